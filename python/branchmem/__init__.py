@@ -1,0 +1,65 @@
+"""Memory for branching conversations: a derived memory is visible only where all its sources are."""
+
+from branchmem._core import View
+from branchmem.errors import (
+    AmbiguousAnchor,
+    BadAnchor,
+    Error,
+    EventConflict,
+    FormatTooNew,
+    ImportFailed,
+    InvalidEvent,
+    MemoryHidden,
+    StoreBehind,
+    StoreClosed,
+    StoreDamaged,
+    StoreForked,
+    StoreFull,
+    StoreLocked,
+    StoreMissing,
+    StoreOnNetwork,
+    StoreReadOnly,
+    UnknownEvent,
+)
+from branchmem.events import LEGACY, Memory, Message, event_from_dict, new_id
+from branchmem.store import Engine, Store, open, open_temporary
+from branchmem.verdict import COMPAT, STRICT, Appended, Policy, Reason, Verdict
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "COMPAT",
+    "LEGACY",
+    "STRICT",
+    "AmbiguousAnchor",
+    "Appended",
+    "BadAnchor",
+    "Engine",
+    "Error",
+    "EventConflict",
+    "FormatTooNew",
+    "ImportFailed",
+    "InvalidEvent",
+    "Memory",
+    "MemoryHidden",
+    "Message",
+    "Policy",
+    "Reason",
+    "Store",
+    "StoreBehind",
+    "StoreClosed",
+    "StoreDamaged",
+    "StoreForked",
+    "StoreFull",
+    "StoreLocked",
+    "StoreMissing",
+    "StoreOnNetwork",
+    "StoreReadOnly",
+    "UnknownEvent",
+    "Verdict",
+    "View",
+    "event_from_dict",
+    "new_id",
+    "open",
+    "open_temporary",
+]

@@ -1,0 +1,207 @@
+"""The log of one owner: one LMDB file, wrapped so that nothing in it kills or lies.
+
+A log gives out transactions and nothing else: `read` runs work on a snapshot,
+`write` runs work in one durable transaction.  What the blocks mean is known to
+the codec and the engine, not here.
+
+place        where a file may lie, and the guard file beside it
+pages        whether a file is sound enough to be mapped
+environment  the one LMDB environment that a file has in a process
+
+Every error of LMDB leaves as one of `branchmem.errors`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+import lmdb
+
+from branchmem import codec
+from branchmem.errors import StoreClosed, StoreDamaged, StoreError, StoreForked, StoreReadOnly
+from branchmem.log.environment import File, inherit, join, key, opening, typed, typed_errors
+
+__all__ = ["Log", "Reader", "Writer"]
+
+T = TypeVar("T")
+_R = TypeVar("_R", bound="Reader")
+
+_NO_WORDS = memoryview(b"")
+_NO_WORDS.release()
+
+
+class Reader:
+    """A snapshot of the log; it lives while the work that was given it runs."""
+
+    def __init__(self, file: File, txn: lmdb.Transaction[bytes]) -> None:
+        self._file = file
+        self._txn = txn
+        self.exhausted = False
+        self.wrote = False
+
+    def blocks(self, after_seq: int) -> Iterator[tuple[int, bytes]]:
+        """Yield (first seq, block) of all blocks whose first seq is above `after_seq`, in order."""
+        with self._txn.cursor(self._file.skeletons) as cursor:
+            if cursor.set_range(key(max(after_seq + 1, 0))):
+                for place, block in cursor:
+                    if len(place) != 8:
+                        raise StoreDamaged(self._file.path, f"a block has the key {place[:16]!r}")
+                    yield int.from_bytes(place, "big"), block
+        self.exhausted = True
+
+    def body(self, seq: int) -> bytes | None:
+        """The canonical body of the event at `seq`, None where it was erased."""
+        record = self._txn.get(key(seq), db=self._file.bodies)
+        if record is None:
+            raise StoreDamaged(self._file.path, "the body is missing", seq)
+        try:
+            return codec.decode_body(seq, record)
+        except ValueError as error:
+            raise StoreDamaged(self._file.path, str(error), seq) from None
+
+    def bodies(self, seqs: Iterable[int]) -> Iterator[bytes | None]:
+        """Yield the body of each of `seqs`, in the order given."""
+        return map(self.body, seqs)
+
+
+class Writer(Reader):
+    """A transaction that sees the newest state and keeps other writers out."""
+
+    def put(self, first_seq: int, block: bytes, bodies: Sequence[bytes]) -> None:
+        """Append a block and the canonical bodies of its events.  `first_seq` must lie beyond all before it."""
+        self.wrote = True
+        records = [(key(seq), codec.encode_body(seq, body)) for seq, body in enumerate(bodies, first_seq)]
+        fits = self._txn.put(key(first_seq), block, append=True, db=self._file.skeletons)
+        _, added = self._txn.cursor(self._file.bodies).putmulti(records, append=True)
+        if not fits or added != len(records):
+            raise ValueError(f"seq {first_seq} does not lie beyond the end of the log")
+
+
+class Log:
+    """A log on disk.  Safe under threads; use after a fork or after close is a typed error."""
+
+    def __init__(self, file: File, *, readonly: bool) -> None:
+        self._file = file
+        self._words = file.words
+        self._watch = (0, -1)
+        self._closed = False
+        self.path = file.path
+        self.readonly = readonly
+        self.log_id = file.log_id
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], *, readonly: bool = False, create: bool = True, verify: bool = False
+    ) -> Log:
+        """Open the log at `path`, made if absent unless `readonly` or not `create`.
+
+        Waits for a writer in another process to end its transaction.  Cost: `verify`
+        reads the whole file in plain Python; else two pages.
+        """
+        name = os.path.abspath(os.fsdecode(path))
+        with typed_errors(name, readonly):
+            return cls(join(name, readonly=readonly, create=create, verify=verify), readonly=readonly)
+
+    def changed(self) -> bool:
+        """Whether some process committed since this log last gave out all blocks, or wrote.
+
+        May be True without need, never False wrongly.  Cost: one look at the mapped meta page.
+        """
+        word, txnid = self._watch
+        try:
+            return self._words[word] != txnid
+        except ValueError:
+            raise self._refusal() from None
+
+    def read(self, work: Callable[[Reader], T]) -> T:
+        """Run `work` on one snapshot.  Inside other work on this file, on the snapshot of that."""
+        outer: Reader | None = getattr(self._file.here, "reader", None)
+        if outer is not None:
+            self._check()
+            return work(outer)
+        return self._transact(Reader, work, write=False)
+
+    def write(self, work: Callable[[Writer], T]) -> T:
+        """Run `work` in one transaction, durable when this returns; an exception undoes it.
+
+        `work` may run again, after the map has grown: it must be repeatable.
+        """
+        self._check()
+        if self.readonly:
+            raise StoreReadOnly(self.path)
+        if getattr(self._file.here, "reader", None) is not None:
+            raise RuntimeError(f"{self.path}: a write inside other work on the same file would wait for itself")
+        with self._file.writing:
+            return self._transact(Writer, work, write=True)
+
+    def close(self) -> None:
+        """Let go of the file, after the transactions of other threads.  Twice is once."""
+        with opening():
+            if self._closed:
+                return
+            if getattr(self._file.here, "reader", None) is not None and not self._file.forked:
+                raise RuntimeError(f"{self.path}: closed inside its own work")
+            self._closed = True
+            self._words = _NO_WORDS
+            self._file.leave()
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _transact(self, kind: type[_R], work: Callable[[_R], T], *, write: bool) -> T:
+        file = self._file
+        reopened = False
+        while True:
+            env, map_bytes = file.env, file.map_bytes
+            try:
+                try:
+                    with file.gate:
+                        self._check()
+                        return self._run(kind, work, write=write)
+                except lmdb.MapFullError:
+                    file.grow(map_bytes)
+                except lmdb.MapResizedError:
+                    file.follow()
+                except lmdb.PanicError:
+                    if reopened:
+                        raise
+                    reopened = True
+                    file.reopen(env)
+            except lmdb.Error as error:
+                raise typed(error, self.path, self.readonly) from error
+
+    def _run(self, kind: type[_R], work: Callable[[_R], T], *, write: bool) -> T:
+        file = self._file
+        txn = file.env.begin(write=write)
+        try:
+            reader = kind(file, txn)
+            file.here.reader = reader
+            try:
+                out = work(reader)
+            finally:
+                file.here.reader = None
+            self._check()
+            txnid = txn.id()
+            txn.commit()
+        except BaseException:
+            if file.forked:
+                inherit(txn)  # ending it here would end it in the parent too
+            else:
+                txn.abort()
+            raise
+        base = txnid - 1 if write else txnid
+        if reader.exhausted or self._watch == file.watch(base):
+            self._watch = file.watch(txnid if reader.wrote else base)
+        return out
+
+    def _check(self) -> None:
+        if self._closed or self._file.forked:
+            raise self._refusal()
+
+    def _refusal(self) -> StoreError:
+        return StoreForked(self.path) if self._file.forked else StoreClosed(self.path)

@@ -1,0 +1,400 @@
+"""The one LMDB environment that a file has in a process, however many logs stand on it.
+
+The map moves only while no transaction of this process lives: transactions pass
+a gate side by side, whoever grows, follows or replaces the map passes it alone.
+After a fork the child lets go of everything and touches nothing that the parent
+still uses.  LMDB runs as engine 0.9, always synchronous, never writing through
+the map, and without its lock only where nobody can write.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from typing import Any, Final
+
+import lmdb
+
+from branchmem.errors import (
+    Error,
+    FormatTooNew,
+    StoreDamaged,
+    StoreError,
+    StoreForked,
+    StoreFull,
+    StoreLocked,
+    StoreMissing,
+    StoreReadOnly,
+)
+from branchmem.log.pages import LAST_PAGE_WORD, TXNID_WORD, sound_page_bytes, verify_pages
+from branchmem.log.place import MAX_READERS, MODE, NOT_PERMITTED, found, frozen, guarded, identity, placed, reserve_lock
+
+FORMAT: Final = 1
+MAGIC: Final = b"branchmem"
+
+MAP_BYTES = 16 << 20
+MAX_GROWTH_BYTES = 1 << 30
+
+_DRAFT_MAP_BYTES: Final = 1 << 20
+_MAX_DATABASES: Final = 32
+_FORMAT = struct.Struct("<I")
+
+_DAMAGE = (
+    lmdb.CorruptedError,
+    lmdb.PageNotFoundError,
+    lmdb.PanicError,
+    lmdb.InvalidError,
+    lmdb.VersionMismatchError,
+    lmdb.IncompatibleError,
+    lmdb.CursorFullError,
+    lmdb.PageFullError,
+    lmdb.BadValsizeError,
+)
+_NO_ROOM: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+
+
+class _Gate:
+    """Lets transactions through side by side, and whoever moves the map through alone."""
+
+    def __init__(self) -> None:
+        self.turn = threading.Condition()
+        self.live = 0
+        self.shut = False
+
+    def __enter__(self) -> None:
+        with self.turn:
+            while self.shut:
+                self.turn.wait()
+            self.live += 1
+
+    def __exit__(self, *exception: object) -> None:
+        with self.turn:
+            self.live -= 1
+            self.turn.notify_all()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        with self.turn:
+            while self.shut:
+                self.turn.wait()
+            self.shut = True
+        try:
+            with self.turn:
+                while self.live:
+                    self.turn.wait()
+            yield
+        finally:
+            with self.turn:
+                self.shut = False
+                self.turn.notify_all()
+
+
+class File:
+    """The one environment of a file in this process, shared by all logs that stand on it."""
+
+    env: lmdb.Environment
+    log_id: bytes
+    skeletons: Any
+    bodies: Any
+
+    def __init__(self, path: str, fd: int, page_bytes: int, *, readonly: bool) -> None:
+        self.path = path
+        self.which = identity(os.fstat(fd))
+        self.readonly = readonly
+        self.users = 0
+        self.forked = False
+        self.gate = _Gate()
+        self.writing = threading.Lock()
+        self.here = threading.local()
+        self._page_bytes = page_bytes
+        self._map = mmap.mmap(fd, 2 * page_bytes, access=mmap.ACCESS_READ)
+        self.words = memoryview(self._map).cast("Q")
+        self._guard: int | None = None
+        try:
+            try:
+                self._guard = guarded(path, fcntl.LOCK_SH)
+            except OSError as error:
+                if not readonly or error.errno not in NOT_PERMITTED:
+                    raise
+            if identity(os.stat(path)) != self.which:
+                raise StoreLocked(path, "the file was replaced while it was being opened: open it again")
+            self._attach(_rounded(os.fstat(fd).st_size))
+        except BaseException:
+            self._release()
+            raise
+
+    def watch(self, txnid: int) -> tuple[int, int]:
+        """The word of the mapped meta pages that the next commit after `txnid` changes, and what it holds until then.
+
+        Commit n writes meta page n mod 2; the page that is next holds n - 1.
+        """
+        page = (txnid + 1) % 2
+        return page * self._page_bytes // 8 + TXNID_WORD, max(txnid - 1, 0)
+
+    def grow(self, seen: int) -> None:
+        """Make the map larger, unless another thread already did since it had `seen` bytes."""
+        with self.gate.alone():
+            if self.map_bytes == seen:
+                self._resize(min(2 * seen, seen + MAX_GROWTH_BYTES))
+
+    def follow(self) -> None:
+        """Make the map as large as what another process committed."""
+        with self.gate.alone():
+            last_page = max(self.words[LAST_PAGE_WORD], self.words[self._page_bytes // 8 + LAST_PAGE_WORD])
+            self._resize(max(self.map_bytes, _rounded((last_page + 1) * self._page_bytes)))
+
+    def reopen(self, seen: lmdb.Environment) -> None:
+        """Replace an environment that a failed write of its meta page has made useless."""
+        with self.gate.alone():
+            if self.env is seen:
+                self.env.close()
+                self._attach(self.map_bytes)
+
+    def make_writable(self) -> None:
+        """Replace an environment that was opened for reading only."""
+        if getattr(self.here, "reader", None) is not None:
+            raise RuntimeError(f"{self.path}: opened for writing inside work on the same file")
+        with self.gate.alone():
+            self.env.close()
+            self.readonly = False
+            try:
+                self._attach(self.map_bytes)
+            except BaseException:
+                self.readonly = True
+                self._attach(self.map_bytes)
+                raise
+
+    def leave(self) -> None:
+        """One log less; the last one closes the file."""
+        self.users -= 1
+        if self.users or self.forked:
+            return
+        with self.gate.alone():
+            del _files[self.which]
+            self.env.close()
+            self._release()
+
+    def disown(self) -> None:
+        """In the child of a fork: touch nothing that the parent still uses."""
+        self.forked = True
+        self.gate.turn = threading.Condition()
+        self._release()
+        if self.gate.live or self.gate.shut:
+            inherit(self)  # ending its transactions here would end them in the parent too
+        else:
+            self.env.close()
+
+    def _attach(self, map_bytes: int) -> None:
+        locked = not (self.readonly and frozen(self.path))
+        if locked:
+            reserve_lock(self.path)
+        env = lmdb.Environment(
+            self.path,
+            map_size=map_bytes,
+            subdir=False,
+            readonly=self.readonly,
+            create=False,
+            mode=MODE,
+            max_readers=MAX_READERS,
+            max_dbs=_MAX_DATABASES,
+            lock=locked,
+            lib_version=0,
+        )
+        try:
+            if env.lib_version()[:2] != (0, 9):
+                raise StoreError(self.path, f"this lmdb runs engine {env.lib_version()}: install one with engine 0.9")
+            self.log_id = _log_id(self.path, env)
+            self.skeletons = env.open_db(b"skeletons", create=False)
+            self.bodies = env.open_db(b"bodies", create=False)
+            if locked:
+                env.reader_check()
+            self.map_bytes = env.info()["map_size"]
+        except lmdb.NotFoundError:
+            env.close()
+            raise StoreDamaged(self.path, "a database of it is missing") from None
+        except BaseException:
+            env.close()
+            raise
+        self.env = env
+
+    def _resize(self, map_bytes: int) -> None:
+        try:
+            self.env.set_mapsize(map_bytes)
+        except lmdb.Error:
+            self.env.close()
+            self._attach(self.map_bytes)
+            raise
+        self.map_bytes = map_bytes
+
+    def _release(self) -> None:
+        self.words.release()
+        self._map.close()
+        if self._guard is not None:
+            os.close(self._guard)
+            self._guard = None
+
+
+_opening = threading.RLock()
+_files: dict[tuple[int, int], File] = {}
+_inherited: list[object] = []
+
+
+def opening() -> AbstractContextManager[Any]:
+    """Held by whoever opens or closes a file in this process."""
+    return _opening
+
+
+def inherit(owned: object) -> None:
+    """Keep, untouched, what belongs to the parent of this process: ending it here would end it there."""
+    _inherited.append(owned)
+
+
+def _disown_all() -> None:
+    global _opening
+    _opening = threading.RLock()
+    for file in _files.values():
+        file.disown()
+    _files.clear()
+
+
+os.register_at_fork(after_in_child=_disown_all)
+
+
+def join(path: str, *, readonly: bool, create: bool, verify: bool) -> File:
+    """The file at `path`, made if it may be, with one user more."""
+    with _opening:
+        path = placed(path)
+        if found(path) is None:
+            if readonly or not create:
+                raise StoreMissing(path)
+            _create(path)
+        return _opened(path, readonly=readonly, verify=verify)
+
+
+def _create(path: str) -> None:
+    """Make an empty log under another name and move it to `path`, which is never there by halves."""
+    draft = path + "-draft"
+    guard = guarded(path, fcntl.LOCK_EX)
+    try:
+        if found(path) is not None:
+            return
+        for left in (draft, draft + "-lock"):
+            with suppress(FileNotFoundError):
+                os.unlink(left)
+        try:
+            reserve_lock(draft)
+            env = lmdb.Environment(
+                draft, map_size=_DRAFT_MAP_BYTES, subdir=False, mode=MODE, max_dbs=_MAX_DATABASES, lib_version=0
+            )
+            with closing(env), env.begin(write=True) as txn:
+                meta, _, _ = (env.open_db(name, txn=txn) for name in (b"meta", b"skeletons", b"bodies"))
+                txn.put(b"magic", MAGIC, db=meta)
+                txn.put(b"format", _FORMAT.pack(FORMAT), db=meta)
+                txn.put(b"log_id", os.urandom(16), db=meta)
+            os.rename(draft, path)
+        finally:
+            for left in (draft, draft + "-lock"):
+                with suppress(FileNotFoundError):
+                    os.unlink(left)
+        folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    finally:
+        os.close(guard)
+
+
+def _opened(path: str, *, readonly: bool, verify: bool) -> File:
+    """The file at `path` with one user more, after its meta pages were found sound."""
+    found(path)
+    fd = os.open(path, (os.O_RDONLY if readonly else os.O_RDWR) | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        page_bytes = sound_page_bytes(path, fd)
+        if verify:
+            verify_pages(path, fd, page_bytes)
+        which = identity(os.fstat(fd))
+        file = _files.get(which)
+        if file is None:
+            file = _files[which] = File(path, fd, page_bytes, readonly=readonly)
+        elif file.readonly and not readonly:
+            file.make_writable()
+        file.users += 1
+        return file
+    finally:
+        os.close(fd)
+
+
+def _log_id(path: str, env: lmdb.Environment) -> bytes:
+    """The random id that the log was born with; refuses what is no log, or one of a later version."""
+    try:
+        meta = env.open_db(b"meta", create=False)
+        with env.begin(db=meta) as txn:
+            magic, version, log_id = (txn.get(name, b"") for name in (b"magic", b"format", b"log_id"))
+    except (lmdb.NotFoundError, lmdb.IncompatibleError):
+        magic = b""
+    if magic != MAGIC:
+        raise StoreDamaged(path, "it is an LMDB file, but no branchmem store; it was left as it is")
+    if len(version) != _FORMAT.size or len(log_id) != 16:
+        raise StoreDamaged(path, "its format marker is overwritten")
+    (found,) = _FORMAT.unpack(version)
+    if found > FORMAT:
+        raise FormatTooNew(path, f"its format is {found}, this version reads up to {FORMAT}: {FormatTooNew.remedy}")
+    if found != FORMAT:
+        raise StoreDamaged(path, f"its format marker says {found}")
+    return log_id
+
+
+@contextmanager
+def typed_errors(path: str, readonly: bool) -> Iterator[None]:
+    try:
+        yield
+    except Error:
+        raise
+    except (lmdb.Error, OSError) as error:
+        raise typed(error, path, readonly) from error
+
+
+def typed(error: lmdb.Error | OSError, path: str, readonly: bool) -> StoreError:
+    code = error.errno if isinstance(error, OSError) else getattr(error, "code", 0)
+    why = str(error)
+    if isinstance(error, _DAMAGE):
+        return StoreDamaged(path, why)
+    if code in _NO_ROOM or isinstance(error, lmdb.DiskError) or (code == errno.EIO and _is_full(path)):
+        return StoreFull(path)
+    if code in NOT_PERMITTED or isinstance(error, lmdb.ReadonlyError):
+        if readonly:
+            return StoreError(path, f"no permission to read it, or to use its lock file: {why}")
+        return StoreReadOnly(path, f"no permission to write here ({why}): open it with readonly=True")
+    if isinstance(error, lmdb.ReadersFullError):
+        return StoreLocked(path, f"{MAX_READERS} transactions read it at once: let some of them end")
+    if isinstance(error, lmdb.LockError):
+        return StoreLocked(path)
+    if "already open in this process" in why:
+        return StoreForked(
+            path,
+            "this process has the file open already, outside branchmem or from before a fork that came "
+            "in the middle of a transaction: start the process without fork",
+        )
+    return StoreError(path, why)
+
+
+def _is_full(path: str) -> bool:
+    """Whether a write was cut short for lack of room, which LMDB reports as EIO."""
+    room = os.statvfs(os.path.dirname(path))
+    return room.f_bavail * room.f_frsize < 1 << 20
+
+
+def _rounded(size: int) -> int:
+    """`size` up to the next multiple of the smallest map."""
+    return -(-size // MAP_BYTES) * MAP_BYTES
+
+
+def key(seq: int) -> bytes:
+    return seq.to_bytes(8, "big")

@@ -1,0 +1,135 @@
+"""Where a log may lie, and the guard file beside it.
+
+A memory map is safe on a local disk only, and the locks of a file hang on its
+name: so no network file systems, no links.  All who have a log open hold its
+guard file shared; who makes or replaces the log holds it alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import stat
+import time
+from contextlib import suppress
+from typing import Final
+
+from branchmem.errors import StoreError, StoreLocked, StoreMissing, StoreOnNetwork
+
+MODE: Final = 0o600  # conversations are private
+NOT_PERMITTED: Final = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
+MAX_READERS: Final = 1024
+
+PATIENCE_SECONDS = 5.0
+
+_LOCK_BYTES: Final = MAX_READERS * 64 + 4096  # a cache line a reader, and the header
+
+_NETWORK_FILE_SYSTEMS: Final = frozenset(
+    (
+        *("9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fhgfs", "glusterfs", "gpfs", "lustre", "ncpfs"),
+        *("nfs", "nfs4", "orangefs", "pvfs2", "smb2", "smb3", "smbfs", "vboxsf"),
+        *("fuse.ceph", "fuse.cephfs", "fuse.davfs", "fuse.gcsfuse", "fuse.glusterfs", "fuse.juicefs"),
+        *("fuse.lustre", "fuse.rclone", "fuse.s3fs", "fuse.sshfs"),
+    )
+)
+
+
+def placed(path: str) -> str:
+    """`path` below the true name of its folder, which must be there and local."""
+    folder = os.path.realpath(os.path.dirname(path))
+    if not os.path.isdir(folder):
+        raise StoreMissing(path, f"there is no folder {folder}: make it first")
+    kind = _file_system(folder)
+    if kind in _NETWORK_FILE_SYSTEMS:
+        raise StoreOnNetwork(path, f"{folder} lies on a network file system ({kind}): {StoreOnNetwork.remedy}")
+    return os.path.join(folder, os.path.basename(path))
+
+
+def _mounts() -> str:
+    with suppress(FileNotFoundError), open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
+        return table.read()
+    return ""
+
+
+def _file_system(folder: str) -> str:
+    """The type of the file system that `folder` lies on; empty where the system does not say."""
+    longest, kind = "", ""
+    for line in _mounts().splitlines():
+        place, _, source = line.partition(" - ")
+        point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), place.split(" ")[4])
+        covers = folder == point or folder.startswith(point.rstrip("/") + "/")
+        if covers and len(point) >= len(longest):
+            longest, kind = point, source.split(" ")[0]
+    return kind
+
+
+def found(path: str) -> os.stat_result | None:
+    """What lies at `path`, None for nothing; only a plain file with one name will do."""
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISLNK(status.st_mode):
+        raise StoreError(path, "it is a symbolic link: open the file that it points to")
+    if not stat.S_ISREG(status.st_mode):
+        raise StoreError(path, "it is a folder or a device: name the file itself")
+    if status.st_nlink > 1:
+        raise StoreError(path, "it has several names (hard links), each with locks of its own: copy it instead")
+    return status
+
+
+def guarded(path: str, operation: int) -> int:
+    """A descriptor that holds the guard file, shared or alone; StoreLocked where others hold it too long."""
+    name = path + "-guard"
+    try:
+        fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, MODE)
+    except OSError as error:
+        if error.errno not in NOT_PERMITTED or not os.path.exists(name):
+            raise
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    patience = time.monotonic() + PATIENCE_SECONDS
+    try:
+        while True:
+            try:
+                fcntl.flock(fd, operation | fcntl.LOCK_NB)
+                return fd
+            except BlockingIOError:
+                if time.monotonic() > patience:
+                    raise StoreLocked(path) from None
+            time.sleep(0.005)
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def reserve_lock(path: str) -> None:
+    """Give the lock file its blocks on the disk: LMDB maps it, and writing to a map without room kills the process.
+
+    Only while this process has no environment on it: closing a descriptor lets go of the locks of them all.
+    """
+    try:
+        fd = os.open(path + "-lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, MODE)
+    except OSError as error:
+        if error.errno in NOT_PERMITTED:
+            return  # LMDB says whether it can do without
+        raise
+    try:
+        if os.fstat(fd).st_blocks * 512 < _LOCK_BYTES and hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(fd, 0, _LOCK_BYTES)
+    finally:
+        os.close(fd)
+
+
+def frozen(path: str) -> bool:
+    """Whether nobody can write here, so that a reader needs no lock: a read-only medium, or no room for the lock."""
+    folder = os.path.dirname(path)
+    if os.statvfs(folder).f_flag & os.ST_RDONLY:
+        return True
+    return not os.path.exists(path + "-lock") and not os.access(folder, os.W_OK)
+
+
+def identity(status: os.stat_result) -> tuple[int, int]:
+    """What makes two names the same file."""
+    return status.st_dev, status.st_ino

@@ -1,0 +1,238 @@
+"""What can be asked of an engine, with or without a file behind it.
+
+Names and shapes of `Engine` and `Store` live here once.  Nothing here decides
+what is visible: each question is one call of the compiled engine.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+from branchmem import _core
+from branchmem.errors import StoreBehind, UnknownEvent
+from branchmem.events import Legacy, Memory
+from branchmem.verdict import STRICT, Policy, Reason
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Many = Sequence[str] | NDArray[np.integer[Any]]
+
+Anchor = str | Iterable[str] | None
+
+_LOGGER = logging.getLogger("branchmem")
+_UNKNOWN = (1 << 32) - 1
+_PAGE = 10_000
+
+
+class Questions:
+    """Views, pairs, bitmaps, ordinals, topology and counters.  Safe under threads."""
+
+    def __init__(self) -> None:
+        self._engine = _core.Engine(secrets.randbits(64))
+
+    def _fresh(self) -> _core.Engine:
+        """The engine, having seen what others appended."""
+        return self._engine
+
+    @property
+    def seq(self) -> int:
+        """How many events were accepted: the position after the latest one."""
+        return self._fresh().seq
+
+    def at(
+        self, anchor: Anchor, *, policy: Policy = STRICT, min_seq: int | None = None, count: bool = True
+    ) -> _core.View:
+        """The view at an anchor, at several (one a tree), or without one.
+
+        Raises: AmbiguousAnchor for two anchors in one tree; StoreBehind where the log has not
+        reached `min_seq`.  An anchor that cannot be used is a problem of the view, no error.
+        Cost: the path and what is visible there, not how much is remembered elsewhere.
+        """
+        engine = self._fresh()
+        if min_seq is not None and engine.seq < min_seq:
+            raise StoreBehind(engine.seq, min_seq)
+        return engine.at(self, anchor, policy, count)
+
+    def visible(self, memories: Many, anchors: Many, *, policy: Policy = STRICT) -> NDArray[np.bool_]:
+        """Whether memory i is visible at anchor i: bool (n,).  Takes ids or ordinals of either.
+
+        Raises: UnknownEvent for an ordinal that is none; an unknown id is not visible.
+        Cost: one comparison a pair in strict.
+        """
+        engine = self._fresh()
+        pairs = (
+            _ordinals(memories, engine.memory_ordinals, engine.memory_count(), "memory"),
+            _ordinals(anchors, engine.message_ordinals, engine.message_count(), "message"),
+        )
+        return engine.visible(*pairs, policy)
+
+    def bitmaps(self, anchors: Iterable[Anchor], *, policy: Policy = STRICT) -> NDArray[np.uint8]:
+        """A bitmap an anchor, each as `at` takes it: uint8 (n, ceil(memories / 8)), little-endian bits."""
+        import numpy as np
+
+        return self._fresh().bitmaps(list(anchors), policy, lambda shape: np.zeros(shape, np.uint8))
+
+    @property
+    def memory_ids(self) -> Ids:
+        """The id of each memory ordinal, the position of its bit in every bitmap."""
+        engine = self._fresh()
+        return Ids(engine.memory_count(), engine.memory_ids)
+
+    @property
+    def message_ids(self) -> Ids:
+        """The id of each message ordinal."""
+        engine = self._fresh()
+        return Ids(engine.message_count(), engine.message_ids)
+
+    def memory_ordinals(self, ids: Iterable[str]) -> NDArray[np.uint32]:
+        """The ordinal of each memory: uint32 (n,).  Raises: UnknownEvent."""
+        return _known(list(ids), self._fresh().memory_ordinals, "memory")
+
+    def message_ordinals(self, ids: Iterable[str]) -> NDArray[np.uint32]:
+        """The ordinal of each message: uint32 (n,).  Raises: UnknownEvent."""
+        return _known(list(ids), self._fresh().message_ordinals, "message")
+
+    @property
+    def tree(self) -> Tree:
+        """The topology: parents, children, paths."""
+        return Tree(self)
+
+    def counters(self) -> dict[str, Any]:
+        """Verdicts handed out: `{"hidden": {reason: n}, "admitted": {reason: n}, "unlisted": n}`.
+
+        `hidden` counts the primary reason of each single verdict, `admitted` each reason that a
+        policy let through, `unlisted` what bulk answers left out.  Never resets by itself.
+        """
+        return self._engine.counters()
+
+    def _warn(self, problems: Reason, anchors: tuple[str, ...]) -> None:
+        _LOGGER.warning("a view at %s has problems: %s", ", ".join(anchors) or "no anchor", ", ".join(problems.names()))
+
+    def _memory(self, view: _core.View, id: str, visible: bool) -> Memory:
+        raise TypeError("an engine without a file keeps no content: read it where the events are kept")
+
+    def _memories(self, ids: list[str]) -> list[Memory]:
+        raise TypeError("an engine without a file keeps no content: read it where the events are kept")
+
+
+class Tree:
+    """Topology.  Every question raises UnknownEvent for what is no message of the log."""
+
+    def __init__(self, questions: Questions) -> None:
+        self._questions = questions
+
+    def parent(self, id: str) -> str | Legacy | None:
+        """What the message continues: None for a root, LEGACY where it was never recorded.  O(1)."""
+        return self._engine.parent(id)
+
+    def children(self, id: str) -> list[str]:
+        """The messages directly below, attached or not, in order of arrival.  O(children)."""
+        return self._engine.children(id)
+
+    def siblings(self, id: str) -> tuple[list[str], int]:
+        """All that name the same parent, the message included, and its index.  Tops of trees are siblings."""
+        siblings = self._engine.siblings(id)
+        return siblings, siblings.index(id)
+
+    def path(self, id: str) -> list[str]:
+        """The message and all its ancestors, root first.  O(depth).
+
+        Raises: UnknownEvent for the ancestor that is missing, or where parents run in a circle.
+        """
+        path, broken = self._engine.path(id)
+        if broken is None:
+            return path
+        if broken in path:
+            raise UnknownEvent(id, "root above, since parents run in a circle, the message")
+        raise UnknownEvent(broken, f"parent of message {path[0]}, message")
+
+    def roots(self) -> list[str]:
+        """The tops of all trees, legacy messages too, in order of arrival."""
+        return self._engine.roots()
+
+    def leaves(self, root: str | None = None) -> list[str]:
+        """Attached messages without children, in order of arrival: all, or those at or below `root`."""
+        return self._engine.leaves(root)
+
+    def latest_leaf(self, id: str) -> str:
+        """The leaf at or below an attached message that arrived last.  O(what hangs below)."""
+        self.path(id)
+        return self._engine.leaves(id)[-1]
+
+    def is_ancestor(self, a: str, b: str) -> bool:
+        """Whether `a` is `b` or stands above it.  O(log chains on the path)."""
+        return self._engine.is_ancestor(a, b)
+
+    def common_ancestor(self, a: str, b: str) -> str | None:
+        """The deepest message at or above both; None in two trees."""
+        return self._engine.common_ancestor(a, b)
+
+    @property
+    def _engine(self) -> _core.Engine:
+        return self._questions._fresh()
+
+
+class Ids(Sequence[str]):
+    """Ordinal → id, as of the moment it was asked for: nothing is copied until read."""
+
+    def __init__(self, count: int, page: Callable[[int, int], list[str]]) -> None:
+        self._count = count
+        self._page = page
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        if isinstance(place, slice):
+            start, stop, step = place.indices(self._count)
+            if step == 1:
+                return self._page(start, stop) if start < stop else []
+            return [self[at] for at in range(start, stop, step)]
+        at = range(self._count)[place]
+        return self._page(at, at + 1)[0]
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, self._count, _PAGE):
+            yield from self._page(start, min(start + _PAGE, self._count))
+
+    def __repr__(self) -> str:
+        return f"<{self._count} ids>"
+
+
+def _ordinals(
+    values: Many, find: Callable[[list[str]], NDArray[np.uint32]], count: int, wanted: str
+) -> NDArray[np.uint32]:
+    """Ordinals of ids, with a number beyond all where an id is none; or ordinals as they are, checked."""
+    import numpy as np
+
+    if not isinstance(values, np.ndarray):
+        if isinstance(values, str):
+            raise TypeError(f"a list of ids is needed: write [{values!r}]")
+        listed = list(values)
+        if listed and isinstance(listed[0], str):
+            return find(listed)
+        values = np.asarray(listed, np.int64)
+    if values.dtype.kind not in "iu" or values.ndim != 1:
+        raise TypeError(f"ordinals are a flat array of integers, not {values.dtype} of shape {values.shape}")
+    if values.size and not 0 <= (worst := values.max() if values.min() >= 0 else values.min()) < count:
+        raise UnknownEvent(str(worst), f"{wanted} with ordinal")
+    return np.ascontiguousarray(values, np.uint32)
+
+
+def _known(
+    ids: list[str], find: Callable[[list[str]], NDArray[np.uint32]], wanted: str
+) -> NDArray[np.uint32]:
+    found = find(ids)
+    unknown = (found == _UNKNOWN).nonzero()[0]
+    if unknown.size:
+        raise UnknownEvent(ids[unknown[0]], wanted)
+    return found

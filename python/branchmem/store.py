@@ -1,0 +1,291 @@
+"""A log and its engine: append events, ask for views, read what is visible.
+
+`append` refuses, persists, folds: after the log has a batch nothing can fail.
+The engine is disposable; opening replays the skeletons and never the bodies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from branchmem import _core
+from branchmem.errors import (
+    EventConflict,
+    FormatTooNew,
+    InvalidEventType,
+    MemoryHidden,
+    StoreBehind,
+    StoreDamaged,
+    UnknownEvent,
+)
+from branchmem.events import Event, Memory, Message, conflict, event_from_bytes, refuse_later, skeleton_fields
+from branchmem.log import Log, Reader, Writer
+from branchmem.questions import Anchor, Questions
+from branchmem.verdict import STRICT, Appended, Policy
+
+if TYPE_CHECKING:
+    from branchmem.check import Check
+
+_PAGE = 1000
+
+
+class Engine(Questions):
+    """The same questions without a file, for events that live in a database of the caller's.
+
+    Keeps skeletons only: a repeated id with another skeleton is an EventConflict,
+    bodies are not compared, and content is read where it is kept.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._adding = threading.Lock()
+
+    def add(self, events: Iterable[Event]) -> Appended:
+        """Take in a batch: any order, idempotent, all or nothing.
+
+        Raises: EventConflict; InvalidEvent for what this version does not support yet.
+        Cost: linear in the batch; nothing that was added before is touched again.
+        """
+        batch = _checked(events)
+        skeletons = [event.skeleton() for event in batch]
+        with self._adding:
+            new, stored, repeated, clash = self._engine.plan(skeletons)
+            if clash is not None:
+                at, before = clash
+                _, known = (0, skeletons[before]) if before is not None else _found(self._engine, batch[at].id)
+                raise conflict(batch[at].id, skeleton_fields(known), skeleton_fields(skeletons[at]))
+            for first_seq, block in self._engine.encode([skeletons[at] for at in new]):
+                self._engine.fold(first_seq, block)
+            return Appended(len(new), len(stored) + len(repeated), self._engine.seq)
+
+
+class Store(Questions):
+    """One owner's memory in one file.  A context manager; safe under threads and processes."""
+
+    def __init__(self, log: Log, *, auto_refresh: bool = True, on_close: Any = None) -> None:
+        super().__init__()
+        self._log = log
+        self._auto_refresh = auto_refresh
+        self._on_close = on_close
+        self._folding = threading.RLock()
+        self.refresh()
+
+    @property
+    def path(self) -> str:
+        """Where the file is."""
+        return self._log.path
+
+    def append(self, events: Iterable[Event]) -> Appended:
+        """Write a batch: atomic, durable, any order, idempotent.  Nothing is written where one event is refused.
+
+        Raises: EventConflict for an id that has other content; InvalidEvent; StoreFull,
+        StoreReadOnly and the other errors of a store.
+        Cost: one fsync a batch, then linear in the batch.
+        """
+        batch = _checked(events)
+        skeletons = [event.skeleton() for event in batch]
+        bodies = [event.body() for event in batch]
+        self._log.changed()  # refuses in the child of a fork, before any lock
+
+        def differ(known: Event, given: Event) -> EventConflict:
+            return conflict(given.id, known.to_dict(), given.to_dict())
+
+        def persist(writer: Writer) -> tuple[list[tuple[int, bytes]], int]:
+            self._take_in(writer)
+            new, stored, repeated, clash = self._engine.plan(skeletons)
+            if clash is not None:
+                at, before = clash
+                raise differ(batch[before] if before is not None else self._event(writer, batch[at].id), batch[at])
+            for at, seq in stored:
+                if writer.body(seq) != bodies[at]:
+                    raise differ(self._event(writer, batch[at].id), batch[at])
+            for at, before in repeated:
+                if bodies[before] != bodies[at]:
+                    raise differ(batch[before], batch[at])
+            blocks = self._engine.encode([skeletons[at] for at in new])
+            contents = [bodies[at] for at in new]
+            for first_seq, block in blocks:
+                start = first_seq - blocks[0][0]
+                writer.put(first_seq, block, contents[start : start + _PAGE])
+            return blocks, len(new)
+
+        with self._folding:
+            blocks, added = self._log.write(persist)
+            for first_seq, block in blocks:
+                self._engine.fold(first_seq, block)
+            return Appended(added, len(batch) - added, self._engine.seq)
+
+    def at(
+        self, anchor: Anchor, *, policy: Policy = STRICT, min_seq: int | None = None, count: bool = True
+    ) -> _core.View:
+        """As `Questions.at`; sees what other processes appended, unless opened with `auto_refresh=False`."""
+        if self._log.changed() and self._auto_refresh:
+            self.refresh()
+        if min_seq is not None and self._engine.seq < min_seq:
+            self.refresh()
+            if self._engine.seq < min_seq:
+                raise StoreBehind(self._engine.seq, min_seq)
+        return self._engine.at(self, anchor, policy, count)
+
+    def refresh(self) -> int:
+        """Take in what was appended elsewhere, and return how many events that were."""
+        self._log.changed()
+        with self._folding:
+            before = self._engine.seq
+            self._log.read(self._take_in)
+            return self._engine.seq - before
+
+    @property
+    def log(self) -> EventLog:
+        """The unfiltered truth: every event, whatever any view shows."""
+        self._fresh()
+        return EventLog(self)
+
+    def digest(self) -> str:
+        """SHA-256 (hex) over all events sorted by id: the same for the same set of events.  O(log)."""
+        engine = self._fresh()
+
+        def hashed(reader: Reader) -> str:
+            digest = hashlib.sha256()
+            for id in engine.sorted_ids():
+                seq, skeleton = _found(engine, id)
+                digest.update(skeleton)
+                digest.update(reader.body(seq) or b"")
+            return digest.hexdigest()
+
+        return self._log.read(hashed)
+
+    def check(self) -> Check:
+        """Read everything and report: checksums, orphans, circles, dangling references.  O(log)."""
+        from branchmem.check import check
+
+        return check(self)
+
+    def close(self) -> None:
+        """Let go of the file.  Views keep the set they show; twice is once."""
+        self._log.close()
+        if self._on_close is not None:
+            self._on_close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Store {self.path}: {self._engine.seq} events>"
+
+    def _fresh(self) -> _core.Engine:
+        if self._log.changed() and self._auto_refresh:
+            self.refresh()
+        return self._engine
+
+    def _take_in(self, reader: Reader) -> None:
+        """Fold the blocks that this engine has not seen.  Repeatable."""
+        for first_seq, block in reader.blocks(self._engine.seq - 1):
+            try:
+                self._engine.fold(first_seq, block)
+            except _core.BlockError as error:
+                why, newer = error.args
+                if newer:
+                    raise FormatTooNew(self.path, f"{why}: upgrade branchmem") from None
+                raise StoreDamaged(self.path, why, self._engine.seq) from None
+
+    def _event(self, reader: Reader, id: str) -> Event:
+        seq, skeleton = _found(self._engine, id)
+        body = reader.body(seq)
+        assert body is not None, "nothing is erased yet"
+        return event_from_bytes(skeleton, body)
+
+    def _memory(self, view: _core.View, id: str, visible: bool) -> Memory:
+        if not visible:
+            verdict = view._explain(id)
+            raise MemoryHidden(id, f"it became visible after seq {view.seq}" if verdict.visible else str(verdict))
+        return self._memories([id])[0]
+
+    def _memories(self, ids: list[str]) -> list[Memory]:
+        return self._log.read(lambda reader: [self._event(reader, id) for id in ids])  # type: ignore[misc]  # ids of memories
+
+
+class EventLog:
+    """Every event of a log, in the order in which it was accepted.  No view filters it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def get(self, id: str) -> Event:
+        """The event with this id.  Raises: UnknownEvent."""
+        return self._store._log.read(lambda reader: self._store._event(reader, id))
+
+    def events(self, start: int = 0, stop: int | None = None, type: str | None = None) -> Iterator[Event]:
+        """The events at positions `start` to `stop`, of one type or of all, in order.  Reads a thousand at a time."""
+        engine = self._store._fresh()
+        end = engine.seq if stop is None else min(stop, engine.seq)
+        for page in range(max(start, 0), end, _PAGE):
+            ids = engine.event_ids(page, min(page + _PAGE, end))
+            for event in self._store._log.read(lambda reader, ids=ids: [self._store._event(reader, id) for id in ids]):
+                if type in (None, event.type):
+                    yield event
+
+    def find(self, text: str) -> Iterator[Event]:
+        """The messages and memories whose text contains `text`, visible or not.  Reads the whole log."""
+        for event in self.events():
+            if isinstance(event, Message | Memory) and text in (event.text or ""):
+                yield event
+
+    def __contains__(self, id: object) -> bool:
+        return isinstance(id, str) and self._store._engine.event_seq(id) is not None
+
+    def __len__(self) -> int:
+        return self._store._engine.seq
+
+
+def open(
+    path: str | os.PathLike[str],
+    *,
+    readonly: bool = False,
+    create: bool = True,
+    verify: bool = False,
+    auto_refresh: bool = True,
+) -> Store:
+    """Open the store at `path`, made if absent unless `readonly` or not `create`.
+
+    `verify` reads the whole file before it is mapped, for files of doubtful origin.
+    Raises: StoreMissing, StoreDamaged, FormatTooNew, StoreOnNetwork and the other errors of a store.
+    Cost: replays the skeletons, about a microsecond an event.
+    """
+    log = Log.open(path, readonly=readonly, create=create, verify=verify)
+    try:
+        return Store(log, auto_refresh=auto_refresh)
+    except BaseException:
+        log.close()
+        raise
+
+
+def open_temporary() -> Store:
+    """A store that is gone when it is closed: for tests and trials."""
+    folder = tempfile.TemporaryDirectory(prefix="branchmem-")
+    log = Log.open(os.path.join(folder.name, "temporary.bmem"))
+    return Store(log, on_close=folder.cleanup)
+
+
+def _checked(events: Iterable[Event]) -> list[Event]:
+    batch = list(events)
+    for event in batch:
+        if not isinstance(event, Event):
+            raise InvalidEventType(f"{event!r:.80} is no event: make a Message or a Memory of it", event)
+        refuse_later(event)
+    return batch
+
+
+def _found(engine: _core.Engine, id: str) -> tuple[int, bytes]:
+    found = engine.skeleton(id)
+    if found is None:
+        raise UnknownEvent(id)
+    return found

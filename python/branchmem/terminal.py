@@ -1,0 +1,216 @@
+"""How answers look on a terminal: safe texts, short ids, trees drawn down the page, JSON.
+
+Texts and ids come out of files that others wrote, so nothing but printable
+characters of them reaches the terminal, and nothing is read as markup.  Lines
+are made one at a time for a width in cells; what a line says was decided
+elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import chain, islice
+from typing import Any, Final
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+import branchmem as bm
+
+ELLIPSIS: Final = "…"
+ID_CELLS: Final = 10
+TAIL: Final = 8
+ROLE_CELLS: Final = 9
+LEAST_TEXT_CELLS: Final = 12
+SHOWN_LEAVES: Final = 10
+
+# Controls but those that JSON escapes by itself, marks that turn the direction of a text, lone surrogates.
+_ACTED_UPON: Final = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+_UNPRINTABLE: Final = re.compile(f"[\x00-\x1f{_ACTED_UPON}]")
+_UNESCAPED: Final = re.compile(f"[{_ACTED_UPON}]")
+
+
+def width() -> int:
+    """Cells of a line of the terminal; 80 where there is none."""
+    return Console().width
+
+
+def say(*lines: str | Text) -> None:
+    """Print lines as they are: no markup, no wrapping."""
+    console = Console(highlight=False, markup=False, emoji=False)
+    for line in lines:
+        if console.color_system is None:
+            sys.stdout.write(f"{line}\n")
+        else:
+            console.print(line, soft_wrap=True)
+
+
+def say_json(**document: Any) -> None:
+    """Print the one JSON document of a command; ASCII where standard output has no more."""
+    utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    sys.stdout.write(escaped(json.dumps(document, ensure_ascii=not utf8)) + "\n")
+
+
+def escaped(text: str) -> str:
+    """The same JSON, without characters that a terminal would act upon."""
+    return _UNESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
+    """A bar on standard error while that is a terminal: call it with how many are done, of how many."""
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def plain(text: object) -> str:
+    """One line of printable characters: white space runs become a space, what is unprintable U+FFFD."""
+    return _UNPRINTABLE.sub("\ufffd", " ".join(str(text).split()))
+
+
+def short(id: str) -> str:
+    """An id of up to ten characters as it is, of a longer one its end: `…86a6f880`."""
+    return plain(id if len(id) <= ID_CELLS else ELLIPSIS + id[-TAIL:])
+
+
+def below(store: bm.Store, top: str) -> list[str]:
+    """`top` and every message below it, each parent before its children.  O(answer)."""
+    reached = {top: None}
+    waiting = [top]
+    while waiting:
+        children = [id for id in store.tree.children(waiting.pop()) if id not in reached]
+        reached.update(dict.fromkeys(children))
+        waiting.extend(children)
+    return list(reached)
+
+
+def tree_lines(store: bm.Store, top: str, *, width: int, path: Collection[str] = ()) -> Iterator[Text]:
+    """Draw the tree under `top`, one message a line; the messages of `path` stand out.
+
+    A message continues straight down into the child on the path, or else into
+    the one with most below it; its other children stand before that, one step
+    to the right.  So a line is indented at most log2(messages) steps beside a path.
+    """
+    messages = below(store, top)
+    here = set(messages)
+    sizes = dict.fromkeys(messages, 1)
+    for id in reversed(messages):
+        parent = store.tree.parent(id)
+        if isinstance(parent, str) and parent in here and id != top:
+            sizes[parent] += sizes[id]
+    waiting = [(top, "", "")]
+    while waiting:
+        id, joint, gutter = waiting.pop()
+        here.discard(id)
+        yield _message_line(store, id, joint, width, marked=id in path)
+        children = [child for child in store.tree.children(id) if child in here]
+        if children:
+            straight = max(children, key=lambda child: (child in path, sizes[child]))
+            waiting.append((straight, gutter, gutter))
+            aside = [child for child in children if child != straight]
+            waiting.extend((child, gutter + "├─", gutter + "│ ") for child in reversed(aside))
+
+
+def _message_line(store: bm.Store, id: str, joint: str, width: int, *, marked: bool) -> Text:
+    message = store.log.get(id)
+    assert isinstance(message, bm.Message)
+    room = width - cell_len(joint) - 2 - ROLE_CELLS - 2 - 2 - ID_CELLS
+    return Text.assemble(
+        (joint, "dim"),
+        ("● ", "bold green") if marked else ("○ ", "dim"),
+        (_cell(plain(message.role or ""), ROLE_CELLS), "bold" if marked else ""),
+        "  ",
+        (_cell(plain(message.text or ""), max(room, LEAST_TEXT_CELLS)), "" if marked else "dim"),
+        "  ",
+        (short(id), "cyan"),
+    )
+
+
+def tree_rows(trees: Iterable[Mapping[str, Any]], *, width: int) -> Iterator[Text]:
+    """One tree a line: its root, how many messages and leaves it has, how it begins."""
+    for tree in trees:
+        size = f"{tree['messages']:>9,} messages  {tree['leaves']:>6,} leaves"
+        room = width - ID_CELLS - cell_len(size) - 4
+        yield Text.assemble(
+            (_cell(short(tree["root"]), ID_CELLS), "cyan"),
+            f"{size}  ",
+            (_cell(plain(tree["begins"] or ""), max(room, LEAST_TEXT_CELLS)).rstrip(), "dim"),
+        )
+
+
+def memory_lines(memories: Iterable[bm.Memory], *, width: int) -> Iterator[Text]:
+    """Each memory under the one before it: its id, kind and key, and beside them its text, wrapped."""
+    console = Console(width=width)
+    for memory in memories:
+        label = plain(memory.kind if memory.key is None else f"{memory.kind} {memory.key}")
+        head = Text.assemble("  ", (_cell(short(memory.id), ID_CELLS), "cyan"), "  ", (f"{label:<7}", "magenta"), "  ")
+        margin = Text(" " * head.cell_len)
+        room = max(width - head.cell_len, LEAST_TEXT_CELLS)
+        for line in memory.text.splitlines() or [""]:
+            for part in _wrapped(plain(line), console, room):
+                yield head.append_text(part)
+                head = margin.copy()
+
+
+def heading(title: str) -> Text:
+    """A title, with an empty line before it."""
+    return Text.assemble("\n", (title, "bold yellow"))
+
+
+def view_line(view: bm.View, memories: int) -> Text:
+    """Where the view stands and how much of the store it shows."""
+    anchors = ", ".join(map(short, view.anchors))
+    where = (f"at {anchors}", "cyan") if anchors else "without an anchor"
+    return Text.assemble((f"{len(view)} of {memories}", "bold"), " memories are visible ", where, f" (seq {view.seq})")
+
+
+def count_lines(title: str, counts: Mapping[str, int]) -> Iterator[Text]:
+    """A heading, and each number that is not nought with its name; nothing where all are."""
+    counted = {name: count for name, count in counts.items() if count}
+    if counted:
+        yield Text(plain(title), "dim")
+    for name, count in counted.items():
+        yield Text.assemble(f"  {count:>9,}  ", plain(name))
+
+
+def leaf_lines(leaves: Mapping[str, tuple[str | None, str]]) -> Iterator[Text]:
+    """Where each conversation stands and who says so; the first ten of them."""
+    for root, (leaf, source) in islice(leaves.items(), SHOWN_LEAVES):
+        where = Text.assemble((short(leaf), "cyan"), f" ({source})") if leaf else Text("none")
+        yield Text.assemble("  current leaf of ", (short(root), "cyan"), ": ", where)
+    if len(leaves) > SHOWN_LEAVES:
+        yield Text(f"  and {len(leaves) - SHOWN_LEAVES:,} conversations more: --json lists the leaf of each", "dim")
+
+
+def verdict_lines(verdict: bm.Verdict, *, width: int) -> Iterator[Text]:
+    """Visible or hidden, and every reason in words with short ids, wrapped to the width."""
+    console = Console(width=width)
+    mark = ("visible", "bold green") if verdict.visible else ("hidden", "bold red")
+    yield Text.assemble("memory ", (short(verdict.id), "cyan"), " is ", mark, " here")
+    said = str(verdict)
+    for id in sorted({verdict.id, *verdict.parted.values(), *chain(*verdict.culprits.values())}, key=len, reverse=True):
+        said = said.replace(id, short(id))
+    for reason in plain(said).split("; "):
+        for number, line in enumerate(_wrapped(reason, console, width - 4)):
+            yield Text("    " if number else "  - ").append_text(line)
+
+
+def _cell(text: str, cells: int) -> str:
+    """`text` in exactly that many cells; what is cut off leaves an ellipsis."""
+    return set_cell_size(text, cells) if cell_len(text) <= cells else set_cell_size(text, cells - 1) + ELLIPSIS
+
+
+def _wrapped(text: str, console: Console, cells: int) -> list[Text]:
+    """`text` in lines of at most that many cells, at least one."""
+    lines = list(Text(text).wrap(console, cells)) or [Text()]
+    for line in lines:
+        line.rstrip()
+    return lines

@@ -1,0 +1,151 @@
+"""Why a memory is hidden, and which reasons a policy lets through.
+
+The bits are those of the rule and never move: counters, bitmaps of reasons and
+the engine share them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntFlag
+from types import MappingProxyType
+from typing import NamedTuple
+
+
+class Appended(NamedTuple):
+    """What one batch did: events new to the log, events it had already, its position after them."""
+
+    added: int
+    duplicates: int
+    seq: int
+
+
+class Reason(IntFlag):
+    """One bit a reason; the primary reason of a verdict is its lowest bit."""
+
+    NO_ANCHOR = 1 << 0
+    UNKNOWN_ANCHOR = 1 << 1
+    DETACHED_ANCHOR = 1 << 2
+    UNKNOWN_MEMORY = 1 << 3
+    ERASED = 1 << 4
+    NO_SOURCES = 1 << 5
+    MISSING_UPSTREAM = 1 << 6
+    UPSTREAM_CYCLE = 1 << 7
+    MISSING_SOURCE = 1 << 8
+    LEGACY_SOURCE = 1 << 9
+    DETACHED_SOURCE = 1 << 10
+    OTHER_TREE = 1 << 11
+    SIBLING = 1 << 12
+    FUTURE = 1 << 13
+    RETRACTED = 1 << 14
+    SUPERSEDED = 1 << 15
+
+    @property
+    def primary(self) -> Reason | None:
+        """The lowest bit set, or None where there is no reason."""
+        return Reason(self & -self) if self else None
+
+    def names(self) -> tuple[str, ...]:
+        """The names of the bits set, lowest first."""
+        return tuple(str(reason.name) for reason in Reason if reason in self)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The set of reasons that are let through.  UNKNOWN_MEMORY never is."""
+
+    admit: Reason = Reason(0)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.admit, bool) or not isinstance(self.admit, int):
+            raise TypeError(
+                f"a policy takes reasons, Policy(admit=Reason.NO_SOURCES | …), not {self.admit!r}"
+            )
+        if not 0 <= self.admit < 1 << 16:
+            raise ValueError(f"a policy takes reasons of Reason, bits 0 to 15, not {int(self.admit)}")
+        object.__setattr__(self, "admit", Reason(self.admit))
+
+    def admits(self, reasons: Reason) -> bool:
+        """Whether a memory with these reasons is visible under the policy."""
+        return not reasons & ~(self.admit & ~Reason.UNKNOWN_MEMORY)
+
+
+STRICT = Policy()
+COMPAT = Policy(
+    Reason.NO_ANCHOR
+    | Reason.NO_SOURCES
+    | Reason.MISSING_UPSTREAM
+    | Reason.MISSING_SOURCE
+    | Reason.LEGACY_SOURCE
+    | Reason.DETACHED_SOURCE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one view says of one memory, and the ids at fault for each reason.
+
+    `culprits` maps each single reason to ids in byte order; `parted` maps each
+    source on a sibling to the message of the path where its branch parts.
+    `seq` is the position of the log that the verdict speaks of.
+    """
+
+    id: str
+    visible: bool
+    reasons: Reason
+    culprits: Mapping[Reason, tuple[str, ...]]
+    seq: int
+    parted: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __str__(self) -> str:
+        said = "; ".join(text for reason in Reason if reason in self.reasons for text in self._texts(reason))
+        if not said:
+            return "every source lies on the path of the anchor"
+        return f"let through by the policy: {said}" if self.visible else said
+
+    def _texts(self, reason: Reason) -> list[str]:
+        ids = self.culprits.get(reason, ())
+        if reason is Reason.NO_ANCHOR:
+            return ["the view has no anchor"]
+        if reason is Reason.SIBLING:
+            return [
+                f"source {id} is on a sibling branch that parts from the path at {self.parted[id]}" for id in ids
+            ]
+        return [_TEXTS[reason].format(id=id) for id in ids]
+
+
+_TEXTS = {
+    Reason.UNKNOWN_ANCHOR: "anchor {id} is not a message of the log",
+    Reason.DETACHED_ANCHOR: "anchor {id} is not attached: a message above it is missing, or its parents run in a circle",
+    Reason.UNKNOWN_MEMORY: "there is no memory {id} in the log",
+    Reason.ERASED: "the content of {id} has been erased",
+    Reason.NO_SOURCES: "memory {id} has no source",
+    Reason.MISSING_UPSTREAM: "upstream memory {id} is not in the log",
+    Reason.UPSTREAM_CYCLE: "memory {id} derives from itself in a circle",
+    Reason.MISSING_SOURCE: "source {id} is not a message of the log",
+    Reason.LEGACY_SOURCE: "source {id} is a legacy message: what stands above it was never recorded",
+    Reason.DETACHED_SOURCE: "source {id} is not attached: a message above it is missing, or its parents run in a circle",
+    Reason.OTHER_TREE: "source {id} lies in a tree that the view has no usable anchor in",
+    Reason.FUTURE: "source {id} lies below the anchor",
+    Reason.RETRACTED: "retraction {id} is in effect here",
+    Reason.SUPERSEDED: "memory {id} replaces it here",
+}
+
+
+def verdict_from_parts(
+    id: str,
+    visible: bool,
+    reasons: int,
+    blamed: Iterable[tuple[int, str]],
+    parted: Mapping[str, str],
+    seq: int,
+) -> Verdict:
+    """The verdict of which the engine knows the parts: each reason with one id at fault, in any order."""
+    culprits: dict[Reason, set[str]] = {reason: set() for reason in Reason if reason & reasons}
+    for reason, culprit in blamed:
+        culprits[Reason(reason)].add(culprit)
+    by_reason = {reason: tuple(sorted(ids)) for reason, ids in culprits.items()}
+    return Verdict(
+        id, visible, Reason(reasons), MappingProxyType(by_reason), seq, MappingProxyType(dict(sorted(parted.items())))
+    )

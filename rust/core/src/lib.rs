@@ -1,0 +1,49 @@
+//! The engine of branchmem: which derived memories are visible at an anchor.
+//!
+//! A fold over the events of a log, disposable and deterministic. It knows
+//! neither Python, nor files, nor clocks, nor threads of its own.
+//!
+//! | module | question it answers |
+//! | --- | --- |
+//! | [`event`] | what do the bytes of a skeleton block say? |
+//! | [`ids`] | which number, type and position has an id? |
+//! | [`topology`] | where does a message hang, and which are attached? |
+//! | [`chains`] | is one message an ancestor of another, without relabelling? |
+//! | [`tour`] | the same in one comparison, for what was there at the last rebuild |
+//! | [`provenance`] | what does a memory rest on, reduced to what can fail? |
+//! | [`circles`] | which memories derive from themselves? |
+//! | [`reason`] | the reasons as bits, and counting them |
+//! | [`stand`] | where does a view stand, and what is wrong with a source there? |
+//! | [`view`] | which memories are visible there, as a set? |
+//! | [`explain`] | which ids are at fault? |
+//! | [`engine`] | all of it together: fold, then ask |
+//! | [`lineage`] | paths, leaves and siblings, for people |
+//!
+//! Data flows down this table. Nothing here recurses, so the depth of a chat
+//! or of a derivation costs memory, never the stack.
+
+pub mod chains;
+pub mod circles;
+pub mod engine;
+pub mod event;
+pub mod explain;
+pub mod ids;
+pub mod lineage;
+pub mod provenance;
+pub mod reason;
+pub mod stand;
+pub mod topology;
+pub mod tour;
+pub mod view;
+
+/// Hash tables keyed by numbers and ids: seeded by the caller or not at all, so that no run differs.
+pub(crate) type Map<K, V> = hashbrown::HashMap<K, V, foldhash::fast::FixedState>;
+pub(crate) type Set<K> = hashbrown::HashSet<K, foldhash::fast::FixedState>;
+
+pub use engine::{Engine, Plan};
+pub use event::BlockError;
+pub use explain::Explanation;
+pub use ids::{Mem, Node, Number};
+pub use reason::Reasons;
+pub use stand::{Ambiguous, Stand};
+pub use view::{Answer, Visible};

@@ -1,0 +1,118 @@
+//! Questions about the tree, for people: paths, leaves, siblings, and what is not attached.
+//!
+//! Links that are known count even where a message above is missing; a walk
+//! along them is linear and meets no message twice.
+
+use crate::Set;
+use crate::engine::Engine;
+use crate::ids::{Mem, Node, Number};
+use crate::topology::Above;
+
+impl Engine {
+    /// The ids of the events at positions `start..stop`, in order. O(log events + ids).
+    #[must_use]
+    pub fn events(&self, start: u32, stop: u32) -> Vec<Number> {
+        // Ordinals are in the order of positions, so the two types are merged.
+        let position = |number: Number| self.ids().seq(number).unwrap_or(u32::MAX);
+        let message = |at: usize| self.forest().number(Node(at as u32));
+        let memory = |at: usize| self.memories().number(Mem(at as u32));
+        let first = |len: usize, number: &dyn Fn(usize) -> Number| {
+            let (mut low, mut high) = (0, len);
+            while low < high {
+                let middle = low.midpoint(high);
+                if position(number(middle)) < start { low = middle + 1 } else { high = middle }
+            }
+            low
+        };
+        let messages = (first(self.forest().len(), &message)..self.forest().len()).map(message);
+        let memories = (first(self.memories().len(), &memory)..self.memories().len()).map(memory);
+        let (mut messages, mut memories) = (messages.peekable(), memories.peekable());
+        let mut out = Vec::new();
+        loop {
+            let earlier = match (messages.peek(), memories.peek()) {
+                (Some(&message), Some(&memory)) if position(message) > position(memory) => memories.next(),
+                (Some(_), _) => messages.next(),
+                (None, _) => memories.next(),
+            };
+            match earlier {
+                Some(number) if position(number) < stop => out.push(number),
+                _ => return out,
+            }
+        }
+    }
+
+    /// The path of a message, top first. Where it is broken: the id that is missing, or the
+    /// message at which it comes round. O(depth).
+    #[must_use]
+    pub fn path(&self, node: Node) -> (Vec<Node>, Option<Number>) {
+        let (mut path, mut met) = (vec![node], Set::default());
+        let mut at = node;
+        let broken = loop {
+            if !self.forest().is_attached(at) && !met.insert(at) {
+                path.pop();
+                break Some(self.forest().number(at));
+            }
+            match self.forest().above(at) {
+                Above::Root | Above::Legacy => break None,
+                Above::Missing(number) => break Some(number),
+                Above::Message(parent) => at = parent,
+            }
+            path.push(at);
+        };
+        path.reverse();
+        (path, broken)
+    }
+
+    /// Whether `a` is `b` or above it, by what links are known.
+    #[must_use]
+    pub fn is_ancestor(&self, a: Node, b: Node) -> bool {
+        match (self.forest().is_attached(a), self.forest().is_attached(b)) {
+            (true, true) => self.forest().is_ancestor(a, b),
+            (false, false) => self.path(b).0.contains(&a),
+            _ => false,
+        }
+    }
+
+    /// The deepest message at or above both, by what links are known.
+    #[must_use]
+    pub fn common_ancestor(&self, a: Node, b: Node) -> Option<Node> {
+        match (self.forest().is_attached(a), self.forest().is_attached(b)) {
+            (true, true) => self.forest().common_ancestor(a, b),
+            (false, false) => {
+                let above: Set<Node> = self.path(a).0.into_iter().collect();
+                self.path(b).0.into_iter().rev().find(|node| above.contains(node))
+            }
+            _ => None,
+        }
+    }
+
+    /// The messages that hang where this one does, itself included, in order of arrival.
+    #[must_use]
+    pub fn siblings(&self, node: Node) -> Vec<Node> {
+        let mut siblings: Vec<_> = match self.forest().above(node) {
+            Above::Root | Above::Legacy => self.forest().tops().to_vec(),
+            Above::Message(parent) => self.forest().children(parent).collect(),
+            Above::Missing(_) => self.forest().waiting_beside(node),
+        };
+        siblings.sort_unstable();
+        siblings
+    }
+
+    /// The messages at or below these that have no child, in order of arrival. O(what hangs below).
+    #[must_use]
+    pub fn leaves(&self, tops: &[Node]) -> Vec<Node> {
+        let (mut leaves, mut next, mut met) = (Vec::new(), tops.to_vec(), Set::default());
+        while let Some(node) = next.pop() {
+            // Only a circle, which is never attached, comes back to a message.
+            if !self.forest().is_attached(node) && !met.insert(node) {
+                continue;
+            }
+            if self.forest().is_leaf(node) {
+                leaves.push(node);
+            }
+            next.extend(self.forest().children(node));
+        }
+        leaves.sort_unstable();
+        leaves
+    }
+}

@@ -1,0 +1,137 @@
+//! A frozen Euler tour: one comparison decides whether a message is on a path.
+//!
+//! Each message present at the last rebuild has a span `(start, size)` that
+//! covers exactly what hangs at or below it. A later message has no span but
+//! points to its nearest ancestor in the tour, which is all that is needed to
+//! check a message of the tour against it. Rebuilding is linear and happens
+//! when the forest has grown by a quarter and a question is broad enough to
+//! gain from it.
+
+use crate::ids::Node;
+use crate::topology::Forest;
+
+const NONE: u32 = u32::MAX;
+
+/// What a message covers: positions `start..start + size` of the tour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Its position; for a later message that of its nearest ancestor in the tour.
+    pub start: u32,
+    /// How many messages it covers; 0 for a later message.
+    pub size: u32,
+}
+
+impl Span {
+    /// Covers nothing, and nothing is asked about it: no check can succeed.
+    pub const NEVER: Self = Self { start: NONE, size: 0 };
+    /// Covers nothing by the tour: ask the chain labels.
+    pub const LATER: Self = Self { start: 0, size: 0 };
+
+    /// Whether a position lies at or below this message. One comparison.
+    #[must_use]
+    pub fn covers(self, position: u32) -> bool {
+        position.wrapping_sub(self.start) < self.size
+    }
+}
+
+/// The spans of all messages. 8 bytes a message.
+#[derive(Default)]
+pub struct Tour {
+    spans: Vec<Span>,
+    toured: usize,
+}
+
+impl Tour {
+    /// Take in a message that was attached after the last rebuild. O(1).
+    pub fn attached(&mut self, forest: &Forest, node: Node) {
+        self.spans.resize(forest.len(), Span::NEVER);
+        let start = forest.parent(node).map_or(NONE, |parent| self.spans[parent.at()].start);
+        self.spans[node.at()] = Span { start, size: 0 };
+    }
+
+    /// Keep room for a message that is not attached.
+    pub fn detached(&mut self, forest: &Forest) {
+        self.spans.resize(forest.len(), Span::NEVER);
+    }
+
+    /// Whether the forest has grown by a quarter since the last rebuild.
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        self.spans.len() > self.toured + self.toured / 4
+    }
+
+    /// Give every attached message its span. O(messages).
+    pub fn rebuild(&mut self, forest: &Forest) {
+        self.spans.clear();
+        self.spans.resize(forest.len(), Span::NEVER);
+        let mut position = 0;
+        let mut open: Vec<(Node, bool)> = Vec::new();
+        for &top in forest.tops() {
+            open.push((top, false));
+            while let Some((node, left)) = open.pop() {
+                let span = &mut self.spans[node.at()];
+                if left {
+                    span.size = position - span.start;
+                } else {
+                    span.start = position;
+                    position += 1;
+                    open.push((node, true));
+                    open.extend(forest.children(node).map(|child| (child, false)));
+                }
+            }
+        }
+        self.toured = forest.len();
+    }
+
+    /// The span of a message.
+    #[must_use]
+    pub fn span(&self, node: Node) -> Span {
+        self.spans[node.at()]
+    }
+
+    /// Whether `a` is `b` or above it; both attached. One comparison where `a` is in the tour.
+    #[must_use]
+    pub fn is_ancestor(&self, forest: &Forest, a: Node, b: Node) -> bool {
+        let outer = self.spans[a.at()];
+        if outer.size > 0 { outer.covers(self.spans[b.at()].start) } else { forest.is_ancestor(a, b) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Parent;
+    use crate::ids::Number;
+
+    /// Every tree of up to seven messages, the tour frozen after each prefix, against chain labels.
+    #[test]
+    fn the_tour_agrees_with_chain_labels_wherever_it_was_frozen() {
+        let mut trees: Vec<Vec<u32>> = vec![vec![]];
+        for n in 1..7 {
+            trees = trees.iter().flat_map(|tree| (0..n).map(move |parent| [&tree[..], &[parent]].concat())).collect();
+            for parents in &trees {
+                for frozen in 0..=parents.len() {
+                    let (mut forest, mut tour) = (Forest::default(), Tour::default());
+                    for at in 0..=parents.len() as u32 {
+                        let parent = at.checked_sub(1).map(|child| parents[child as usize]);
+                        let above = parent.map_or(Parent::Root, |parent| Parent::Id(Number(parent)));
+                        forest.push(Number(at), above, parent.map(Node), |forest, node| tour.attached(forest, node));
+                        if at as usize == frozen {
+                            tour.rebuild(&forest);
+                        }
+                    }
+                    for a in 0..=parents.len() as u32 {
+                        for b in 0..=parents.len() as u32 {
+                            let expected = forest.is_ancestor(Node(a), Node(b));
+                            assert_eq!(
+                                tour.is_ancestor(&forest, Node(a), Node(b)),
+                                expected,
+                                "{parents:?} {frozen} {a} {b}"
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

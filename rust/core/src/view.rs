@@ -1,0 +1,320 @@
+//! Which memories are visible: a walk along the path, or a scan of all spans.
+//!
+//! A memory whose sources lie on one path hangs on the deepest of them, its
+//! home. What is visible is what hangs on the path, so the walk costs the
+//! chains of the path and the memories found, however many others there are.
+//! Where much is visible, comparing every span is faster. Both give one set.
+
+use crate::Map;
+use crate::chains::Chain;
+use crate::ids::{Mem, Node};
+use crate::provenance::{Memories, Shape};
+use crate::reason::{Admitted, COUNT, bits};
+use crate::stand::Stand;
+use crate::topology::Forest;
+use crate::tour::{Span, Tour};
+use multiversion::multiversion;
+
+/// Marks a memory that has homes in other trees too.
+const SEVERAL: u32 = 1 << 31;
+
+/// A set of memories.
+#[derive(Clone, Debug)]
+pub enum Visible {
+    /// Their ordinals, in no order, each once.
+    Sparse(Vec<u32>),
+    /// One bit a memory.
+    Dense(Vec<u64>),
+}
+
+impl Visible {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Sparse(ordinals) => ordinals.len(),
+            Self::Dense(words) => words.iter().map(|word| word.count_ones() as usize).sum(),
+        }
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Their ordinals, ascending.
+    #[must_use]
+    pub fn ordinals(&self) -> Vec<u32> {
+        match self {
+            Self::Sparse(ordinals) => {
+                let mut sorted = ordinals.clone();
+                sorted.sort_unstable();
+                sorted
+            }
+            Self::Dense(words) => {
+                let mut out = Vec::with_capacity(self.len());
+                for (at, &word) in words.iter().enumerate() {
+                    let mut left = word;
+                    while left != 0 {
+                        out.push(at as u32 * 64 + left.trailing_zeros());
+                        left &= left - 1;
+                    }
+                }
+                out
+            }
+        }
+    }
+
+    /// Call `set` with the place of a byte and bits to set in it, until the little-endian bits of
+    /// all are set.
+    pub fn for_each_byte(&self, mut set: impl FnMut(usize, u8)) {
+        match self {
+            Self::Sparse(ordinals) => {
+                ordinals.iter().for_each(|&ordinal| set(ordinal as usize / 8, 1 << (ordinal % 8)));
+            }
+            Self::Dense(words) => {
+                for (at, word) in words.iter().enumerate().filter(|(_, word)| **word != 0) {
+                    let bytes = word.to_le_bytes().into_iter().enumerate();
+                    bytes.filter(|&(_, byte)| byte != 0).for_each(|(byte, bits)| set(at * 8 + byte, bits));
+                }
+            }
+        }
+    }
+}
+
+/// A bulk answer: what is visible, and how often each reason was let through.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The memories.
+    pub visible: Visible,
+    /// By reason; all zero under a policy that lets nothing through.
+    pub admitted: Admitted,
+}
+
+/// Memories that hang on one chain, by depth: runs of falling length, each sorted.
+///
+/// In the usual order one run grows at its end. Out of order, runs are merged as
+/// in Bentley and Saxe, "Decomposable searching problems", Journal of Algorithms 1(4), 1980:
+/// O(log memories) amortised.
+#[derive(Default)]
+struct Hung {
+    runs: Vec<Vec<(u32, u32)>>,
+}
+
+impl Hung {
+    fn push(&mut self, depth: u32, mem: u32) {
+        match self.runs.last_mut() {
+            Some(run) if run.last().is_none_or(|&(last, _)| last <= depth) => run.push((depth, mem)),
+            _ => self.runs.push(vec![(depth, mem)]),
+        }
+        while let [.., long, short] = &self.runs[..]
+            && long.len() < 2 * short.len()
+        {
+            let short = self.runs.pop().unwrap_or_default();
+            if let Some(long) = self.runs.last_mut() {
+                long.extend(short);
+                long.sort_by_key(|&(depth, _)| depth);
+            }
+        }
+    }
+}
+
+/// Where every settled memory without a flag hangs.
+#[derive(Default)]
+pub struct Index {
+    /// By memory; [`Span::NEVER`] where one anchor can never show it in strict.
+    spans: Vec<Span>,
+    /// Memories whose home is not in the tour.
+    later: Vec<(Node, Mem)>,
+    on_chain: Vec<Hung>,
+    on_leaf: Map<u32, Vec<u32>>,
+    several: Vec<Mem>,
+}
+
+impl Index {
+    /// Keep room for one more memory.
+    pub fn push(&mut self) {
+        self.spans.push(Span::NEVER);
+    }
+
+    /// Hang a memory that is settled. O(1) in order, O(log memories) amortised out of order.
+    pub fn hang(&mut self, mem: Mem, forest: &Forest, tour: &Tour, memories: &Memories) {
+        if memories.flags(mem) != 0 {
+            return;
+        }
+        let shape = memories.shape(mem);
+        let (home, mark) = match shape {
+            Shape::Home(home) => {
+                self.set_span(mem, home, tour);
+                (home, 0)
+            }
+            Shape::Several(_) => {
+                self.several.push(mem);
+                (memories.homes(&shape)[0], SEVERAL)
+            }
+            Shape::Nowhere | Shape::Wide | Shape::Fork => return,
+        };
+        match forest.chain(home) {
+            Some(chain) => self.on_chain(chain).push(forest.depth(home), mem.0 | mark),
+            None => self.on_leaf.entry(home.0).or_default().push(mem.0 | mark),
+        }
+    }
+
+    fn set_span(&mut self, mem: Mem, home: Node, tour: &Tour) {
+        let span = tour.span(home);
+        self.spans[mem.at()] = if span.size > 0 { span } else { Span::LATER };
+        if span.size == 0 {
+            self.later.push((home, mem));
+        }
+    }
+
+    fn on_chain(&mut self, chain: Chain) -> &mut Hung {
+        if self.on_chain.len() <= chain.at() {
+            self.on_chain.resize_with(chain.at() + 1, Hung::default);
+        }
+        &mut self.on_chain[chain.at()]
+    }
+
+    /// A message got its first child, and so its chain: what hangs on it moves there.
+    pub fn joined(&mut self, forest: &Forest, node: Node) {
+        if self.on_leaf.is_empty() {
+            return;
+        }
+        let (Some(chain), Some(memories)) = (forest.chain(node), self.on_leaf.remove(&node.0)) else { return };
+        let depth = forest.depth(node);
+        let hung = self.on_chain(chain);
+        memories.into_iter().for_each(|mem| hung.push(depth, mem));
+    }
+
+    /// Take the spans anew after the tour was rebuilt. O(memories).
+    pub fn rebuilt(&mut self, tour: &Tour, memories: &Memories) {
+        self.later.clear();
+        for at in 0..self.spans.len() {
+            let mem = Mem(at as u32);
+            match memories.shape(mem) {
+                Shape::Home(home) if memories.is_settled(mem) && memories.flags(mem) == 0 => {
+                    self.set_span(mem, home, tour);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The span of a memory's home.
+    #[must_use]
+    pub fn span(&self, mem: Mem) -> Span {
+        self.spans[mem.at()]
+    }
+
+    /// The memories without a flag that are on the path. At least one anchor must be usable.
+    #[must_use]
+    pub fn on_path(&self, stand: &Stand, forest: &Forest, tour: &Tour, memories: &Memories) -> Visible {
+        self.walk(stand, forest, tour, memories)
+            .map_or_else(|| self.scan(stand, forest, tour, memories), Visible::Sparse)
+    }
+
+    /// The same by way of the path; `None` where so much is found that a scan is faster.
+    #[must_use]
+    pub fn walk(&self, stand: &Stand, forest: &Forest, tour: &Tour, memories: &Memories) -> Option<Vec<u32>> {
+        let mut out = Vec::new();
+        // A scan costs about a sixteenth of what a memory found does, for each anchor; a step to
+        // the next chain as much as four memories found.
+        let mut budget = self.spans.len() * stand.anchors().len() / 16 + 64;
+        for anchor in stand.anchors() {
+            if forest.chain(anchor).is_none()
+                && let Some(hung) = self.on_leaf.get(&anchor.0)
+            {
+                self.take(hung.iter().copied(), stand, forest, tour, memories, &mut out);
+            }
+            let mut at = forest.chain_above(anchor);
+            while let Some((chain, depth)) = at {
+                for run in self.on_chain.get(chain.at()).map_or(&[][..], |hung| &hung.runs) {
+                    let above = &run[..run.partition_point(|&(at, _)| at <= depth)];
+                    budget = budget.checked_sub(above.len())?;
+                    self.take(above.iter().map(|&(_, mem)| mem), stand, forest, tour, memories, &mut out);
+                }
+                budget = budget.checked_sub(4)?;
+                at = forest.chains().above(chain);
+            }
+        }
+        Some(out)
+    }
+
+    fn take(
+        &self,
+        hung: impl Iterator<Item = u32>,
+        stand: &Stand,
+        forest: &Forest,
+        tour: &Tour,
+        memories: &Memories,
+        out: &mut Vec<u32>,
+    ) {
+        if self.several.is_empty() {
+            out.extend(hung);
+            return;
+        }
+        out.extend(hung.filter_map(|mem| {
+            let ordinal = mem & !SEVERAL;
+            let shows = mem & SEVERAL == 0 || Self::shows(Mem(ordinal), stand, forest, tour, memories);
+            shows.then_some(ordinal)
+        }));
+    }
+
+    fn shows(mem: Mem, stand: &Stand, forest: &Forest, tour: &Tour, memories: &Memories) -> bool {
+        let shape = memories.shape(mem);
+        memories.homes(&shape).iter().all(|&home| stand.is_on_path(forest, tour, home))
+    }
+
+    /// By way of all spans.
+    fn scan(&self, stand: &Stand, forest: &Forest, tour: &Tour, memories: &Memories) -> Visible {
+        let mut words = vec![0; self.spans.len().div_ceil(64)];
+        for anchor in stand.anchors() {
+            scan_spans(&self.spans, tour.span(anchor).start, &mut words);
+        }
+        let mut set = |mem: Mem| words[mem.at() / 64] |= 1 << (mem.0 % 64);
+        for &(home, mem) in &self.later {
+            if stand.is_on_path(forest, tour, home) {
+                set(mem);
+            }
+        }
+        for &mem in &self.several {
+            if Self::shows(mem, stand, forest, tour, memories) {
+                set(mem);
+            }
+        }
+        Visible::Dense(words)
+    }
+}
+
+/// Set the bit of each span that covers `position`.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl+avx512dq", "x86_64+avx2"))]
+fn scan_spans(spans: &[Span], position: u32, words: &mut [u64]) {
+    for (chunk, word) in spans.chunks(64).zip(words) {
+        let mut covers = [0_u8; 64];
+        for (cover, span) in covers.iter_mut().zip(chunk) {
+            *cover = u8::from(span.covers(position));
+        }
+        *word |= pack(&covers);
+    }
+}
+
+/// One bit for each of 64 bytes that are 0 or 1.
+#[inline(always)]
+fn pack(bytes: &[u8; 64]) -> u64 {
+    // Eight bytes times this constant put their lowest bits side by side into the top byte.
+    const GATHER: u64 = 0x0102_0408_1020_4080;
+    let (groups, _) = bytes.as_chunks::<8>();
+    groups
+        .iter()
+        .enumerate()
+        .fold(0, |word, (at, group)| word | (u64::from_le_bytes(*group).wrapping_mul(GATHER) >> 56) << (8 * at))
+}
+
+/// Add what a visible memory lets through.
+pub fn admit(admitted: &mut Admitted, reasons: crate::reason::Reasons) {
+    bits(reasons).for_each(|bit| admitted[bit] += 1);
+}
+
+/// Nothing let through.
+pub const NOTHING_ADMITTED: Admitted = [0; COUNT];

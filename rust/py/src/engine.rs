@@ -1,0 +1,338 @@
+//! `Engine`: the log's fold, as `branchmem.store` drives it.
+
+use crate::convert::{self, Names, UNKNOWN, UnknownEvent};
+use crate::shared::{Shared, answer};
+use crate::view::View;
+use branchmem_core::reason::UNKNOWN_MEMORY;
+use branchmem_core::topology::Above;
+use branchmem_core::view::NOTHING_ADMITTED;
+use branchmem_core::{Engine as Core, Mem, Node, Number};
+use pyo3::buffer::PyBuffer;
+use pyo3::prelude::*;
+use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString, PyTuple};
+use std::sync::Arc;
+
+/// The engine behind a store, or without a file.
+#[pyclass(frozen, module = "branchmem._core")]
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+impl Engine {
+    /// The message with this id, for questions about the tree.
+    fn node(engine: &Core, id: &str) -> PyResult<Node> {
+        convert::message(engine, id).ok_or_else(|| UnknownEvent::new_err((id.to_owned(), "message")))
+    }
+
+    /// Answer a question about one message with a list of messages.
+    fn nodes<'py>(
+        &self,
+        py: Python<'py>,
+        id: &str,
+        find: impl Fn(&Core, Node) -> Vec<Node> + Sync + Send,
+    ) -> PyResult<Bound<'py, PyList>> {
+        self.shared.check()?;
+        let names = py.detach(|| {
+            let engine = self.shared.read();
+            let node = Self::node(&engine, id)?;
+            Ok::<_, PyErr>(Names::of_nodes(&engine, find(&engine, node).into_iter()))
+        });
+        names?.list(py)
+    }
+}
+
+#[pymethods]
+impl Engine {
+    #[new]
+    fn new(seed: u64) -> Self {
+        Self { shared: Arc::new(Shared::new(seed)) }
+    }
+
+    fn forsake(&self) {
+        self.shared.forsake();
+    }
+
+    #[getter]
+    fn seq(&self) -> u64 {
+        self.shared.read().seq()
+    }
+
+    fn plan<'py>(&self, py: Python<'py>, skeletons: Vec<PyBackedBytes>) -> PyResult<Bound<'py, PyTuple>> {
+        self.shared.check()?;
+        let slices: Vec<&[u8]> = skeletons.iter().map(|skeleton| &**skeleton).collect();
+        let plan = py.detach(|| self.shared.read().plan(&slices)).map_err(|error| convert::block_error(&error))?;
+        (plan.new, plan.stored, plan.repeated, plan.conflict).into_pyobject(py)
+    }
+
+    fn encode<'py>(&self, py: Python<'py>, skeletons: Vec<PyBackedBytes>) -> PyResult<Vec<(u64, Bound<'py, PyBytes>)>> {
+        self.shared.check()?;
+        let slices: Vec<&[u8]> = skeletons.iter().map(|skeleton| &**skeleton).collect();
+        let blocks = py.detach(|| self.shared.read().encode(&slices)).map_err(|error| convert::block_error(&error))?;
+        Ok(blocks.into_iter().map(|(seq, block)| (seq, PyBytes::new(py, &block))).collect())
+    }
+
+    fn fold(&self, py: Python<'_>, first_seq: u64, block: &[u8]) -> PyResult<usize> {
+        self.shared.check()?;
+        py.detach(|| self.shared.write().fold(first_seq, block)).map_err(|error| convert::block_error(&error))
+    }
+
+    #[pyo3(signature = (owner, anchor, policy, count))]
+    fn at(
+        &self,
+        owner: &Bound<'_, PyAny>,
+        anchor: &Bound<'_, PyAny>,
+        policy: &Bound<'_, PyAny>,
+        count: bool,
+    ) -> PyResult<View> {
+        View::new(&self.shared, owner, anchor, policy, count)
+    }
+
+    fn visible<'py>(
+        &self,
+        py: Python<'py>,
+        memories: &Bound<'py, PyAny>,
+        anchors: &Bound<'py, PyAny>,
+        policy: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.shared.check()?;
+        let (memories, anchors) = (convert::ordinals(memories)?, convert::ordinals(anchors)?);
+        let admit = convert::policy_bits(policy)?;
+        convert::same_length(memories.len(), anchors.len())?;
+        let visible = py.detach(|| {
+            let engine = self.shared.read_prepared();
+            let (mems, nodes) = (engine.memories().len() as u32, engine.forest().len() as u32);
+            let mut visible = Vec::with_capacity(memories.len());
+            let pairs = memories
+                .iter()
+                .zip(&anchors)
+                .map(|(&mem, &node)| ((mem < mems).then_some(Mem(mem)), (node < nodes).then_some(Node(node))));
+            let admitted = engine.pairs(pairs, admit, &mut visible);
+            let unlisted = visible.iter().filter(|&&visible| !visible).count();
+            self.shared.counters.bulk(&admitted, unlisted as u64);
+            visible
+        });
+        let bytes = PyByteArray::new_with(py, visible.len(), |bytes| {
+            bytes.iter_mut().zip(&visible).for_each(|(byte, &visible)| *byte = u8::from(visible));
+            Ok(())
+        })?;
+        convert::array(bytes, "bool")
+    }
+
+    fn bitmaps(
+        &self,
+        py: Python<'_>,
+        anchors: Vec<Bound<'_, PyAny>>,
+        policy: &Bound<'_, PyAny>,
+        zeros: &Bound<'_, PyAny>,
+    ) -> PyResult<Py<PyAny>> {
+        self.shared.check()?;
+        let admit = convert::policy_bits(policy)? & !UNKNOWN_MEMORY;
+        let rows = anchors.iter().map(|anchor| convert::owned(&convert::anchors(anchor)?));
+        let rows = rows.collect::<PyResult<Vec<_>>>()?;
+        let found = py.detach(|| {
+            let engine = self.shared.read_prepared();
+            let mut out = Vec::with_capacity(rows.len());
+            let (mut admitted, mut unlisted) = (NOTHING_ADMITTED, 0);
+            for (at, ids) in rows.iter().enumerate() {
+                let stand = engine.stand(&convert::numbers(&engine, ids)).map_err(|ambiguous| (at, ambiguous))?;
+                let answer = answer(&engine, &stand, admit);
+                admitted.iter_mut().zip(answer.admitted).for_each(|(all, n)| *all += n);
+                unlisted += engine.memories().len() - answer.visible.len();
+                out.push(answer.visible);
+            }
+            self.shared.counters.bulk(&admitted, unlisted as u64);
+            Ok((out, engine.memories().len()))
+        });
+        let (found, total) = found.map_err(|(at, ambiguous)| {
+            let anchors = convert::anchors(&anchors[at]);
+            anchors.map_or_else(|error| error, |anchors| crate::view::refuse(&self.shared, &anchors, ambiguous))
+        })?;
+        let width = total.div_ceil(8);
+        let array = zeros.call1(((found.len(), width),))?;
+        let buffer: PyBuffer<u8> = array.extract()?;
+        if let Some(mut bytes) = buffer.as_slice_ptr() {
+            // SAFETY: `zeros` has just made the array, nothing else refers to it, and the
+            // interpreter stays in hand until the last byte is written.
+            #[expect(unsafe_code, reason = "filling numpy's zeroed pages in place halves the cost of a row")]
+            let bytes = unsafe { bytes.as_mut() };
+            for (visible, row) in found.iter().zip(bytes.chunks_exact_mut(width.max(1))) {
+                visible.for_each_byte(|at, bits| row[at] |= bits);
+            }
+        }
+        Ok(array.unbind())
+    }
+
+    fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (hidden, admitted, unlisted) = self.shared.counters.read();
+        let out = PyDict::new(py);
+        out.set_item("hidden", convert::by_reason(py, &hidden)?)?;
+        out.set_item("admitted", convert::by_reason(py, &admitted)?)?;
+        out.set_item("unlisted", unlisted)?;
+        Ok(out)
+    }
+
+    // What bears an id.
+
+    fn event_seq(&self, id: &str) -> Option<u32> {
+        let engine = self.shared.read();
+        engine.ids().find(id).and_then(|number| engine.ids().seq(number))
+    }
+
+    fn event_ids<'py>(&self, py: Python<'py>, start: u32, stop: u32) -> PyResult<Bound<'py, PyList>> {
+        let names = py.detach(|| {
+            let engine = self.shared.read();
+            Names::of_numbers(&engine, engine.events(start, stop).into_iter())
+        });
+        names.list(py)
+    }
+
+    fn skeleton<'py>(&self, py: Python<'py>, id: &str) -> Option<(u32, Bound<'py, PyBytes>)> {
+        let found = {
+            let engine = self.shared.read();
+            let number = engine.ids().find(id);
+            number.and_then(|number| Some((engine.ids().seq(number)?, engine.skeleton(number)?)))
+        };
+        found.map(|(seq, skeleton)| (seq, PyBytes::new(py, &skeleton)))
+    }
+
+    fn memory_count(&self) -> usize {
+        self.shared.read().memories().len()
+    }
+
+    fn message_count(&self) -> usize {
+        self.shared.read().forest().len()
+    }
+
+    fn memory_ids<'py>(&self, py: Python<'py>, start: usize, stop: usize) -> PyResult<Bound<'py, PyList>> {
+        let names = py.detach(|| {
+            let engine = self.shared.read();
+            let stop = stop.min(engine.memories().len());
+            Names::of_numbers(&engine, (start..stop).map(|at| engine.memories().number(Mem(at as u32))))
+        });
+        names.list(py)
+    }
+
+    fn message_ids<'py>(&self, py: Python<'py>, start: usize, stop: usize) -> PyResult<Bound<'py, PyList>> {
+        let names = py.detach(|| {
+            let engine = self.shared.read();
+            Names::of_nodes(&engine, (start..stop.min(engine.forest().len())).map(|at| Node(at as u32)))
+        });
+        names.list(py)
+    }
+
+    /// Ordinals of memories; `UNKNOWN` where an id is none.
+    fn memory_ordinals<'py>(&self, py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let ids = convert::strings(ids)?;
+        let found: Vec<u32> = py.detach(|| {
+            let engine = self.shared.read();
+            let find = |id: &Option<PyBackedStr>| id.as_ref().and_then(|id| convert::memory(&engine, id));
+            ids.iter().map(|id| find(id).map_or(UNKNOWN, |mem| mem.0)).collect()
+        });
+        convert::array_u32(py, &found)
+    }
+
+    /// Ordinals of messages; `UNKNOWN` where an id is none.
+    fn message_ordinals<'py>(&self, py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let ids = convert::strings(ids)?;
+        let found: Vec<u32> = py.detach(|| {
+            let engine = self.shared.read();
+            let find = |id: &Option<PyBackedStr>| id.as_ref().and_then(|id| convert::message(&engine, id));
+            ids.iter().map(|id| find(id).map_or(UNKNOWN, |node| node.0)).collect()
+        });
+        convert::array_u32(py, &found)
+    }
+
+    /// The ids of all events, sorted by their bytes.
+    fn sorted_ids<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let names = py.detach(|| {
+            let engine = self.shared.read();
+            let ids = engine.ids();
+            let mut numbers: Vec<_> =
+                (0..ids.len() as u32).map(Number).filter(|&number| ids.seq(number).is_some()).collect();
+            numbers.sort_unstable_by(|&a, &b| ids.name(a).cmp(ids.name(b)));
+            Names::of_numbers(&engine, numbers.into_iter())
+        });
+        names.list(py)
+    }
+
+    // The tree.
+
+    fn parent<'py>(&self, py: Python<'py>, id: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+        static LEGACY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let above = {
+            let engine = self.shared.read();
+            match engine.forest().above(Self::node(&engine, id)?) {
+                Above::Root => return Ok(None),
+                Above::Legacy => None,
+                Above::Message(parent) => Some(engine.ids().name(engine.forest().number(parent)).to_owned()),
+                Above::Missing(number) => Some(engine.ids().name(number).to_owned()),
+            }
+        };
+        match above {
+            Some(parent) => Ok(Some(PyString::new(py, &parent).into_any())),
+            None => Ok(Some(LEGACY.import(py, "branchmem.events", "LEGACY")?.clone())),
+        }
+    }
+
+    fn children<'py>(&self, py: Python<'py>, id: &str) -> PyResult<Bound<'py, PyList>> {
+        self.nodes(py, id, |engine, node| {
+            let mut children: Vec<_> = engine.forest().children(node).collect();
+            children.sort_unstable();
+            children
+        })
+    }
+
+    fn siblings<'py>(&self, py: Python<'py>, id: &str) -> PyResult<Bound<'py, PyList>> {
+        self.nodes(py, id, Core::siblings)
+    }
+
+    fn roots<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let names = py.detach(|| {
+            let engine = self.shared.read();
+            Names::of_nodes(&engine, engine.forest().tops().iter().copied())
+        });
+        names.list(py)
+    }
+
+    /// The path from the top; where it is broken, the id that is missing, or the id at which it comes round.
+    fn path<'py>(&self, py: Python<'py>, id: &str) -> PyResult<(Bound<'py, PyList>, Option<String>)> {
+        self.shared.check()?;
+        let (names, broken) = py.detach(|| {
+            let engine = self.shared.read();
+            let (path, broken) = engine.path(Self::node(&engine, id)?);
+            let broken = broken.map(|number| engine.ids().name(number).to_owned());
+            Ok::<_, PyErr>((Names::of_nodes(&engine, path.into_iter()), broken))
+        })?;
+        Ok((names.list(py)?, broken))
+    }
+
+    #[pyo3(signature = (root = None))]
+    fn leaves<'py>(&self, py: Python<'py>, root: Option<&str>) -> PyResult<Bound<'py, PyList>> {
+        if let Some(root) = root {
+            return self.nodes(py, root, |engine, node| engine.leaves(&[node]));
+        }
+        let names = py.detach(|| {
+            let engine = self.shared.read();
+            Names::of_nodes(&engine, engine.leaves(engine.forest().tops()).into_iter())
+        });
+        names.list(py)
+    }
+
+    fn is_ancestor(&self, a: &str, b: &str) -> PyResult<bool> {
+        let engine = self.shared.read();
+        Ok(engine.is_ancestor(Self::node(&engine, a)?, Self::node(&engine, b)?))
+    }
+
+    fn common_ancestor(&self, a: &str, b: &str) -> PyResult<Option<String>> {
+        let engine = self.shared.read();
+        let common = engine.common_ancestor(Self::node(&engine, a)?, Self::node(&engine, b)?);
+        Ok(common.map(|node| engine.ids().name(engine.forest().number(node)).to_owned()))
+    }
+
+    fn is_attached(&self, id: &str) -> PyResult<bool> {
+        let engine = self.shared.read();
+        Ok(engine.forest().is_attached(Self::node(&engine, id)?))
+    }
+}

@@ -1,0 +1,29 @@
+//! `branchmem._core`: the engine as Python sees it.
+//!
+//! Every method has four steps: convert, lock (detached from Python where the
+//! work is long), call once, convert. Who holds the lock touches no Python, so
+//! a thread that waits for the lock with the interpreter in hand waits only for
+//! work that needs no interpreter.
+
+#![expect(clippy::needless_pass_by_value, reason = "PyO3 hands arguments over by value")]
+
+mod convert;
+mod engine;
+mod shared;
+mod view;
+
+use pyo3::prelude::*;
+
+pyo3::create_exception!(
+    branchmem._core,
+    BlockError,
+    pyo3::exceptions::PyValueError,
+    "A skeleton block was refused: args are the reason and whether a later version wrote it."
+);
+
+#[pymodule(gil_used = true)]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<engine::Engine>()?;
+    module.add_class::<view::View>()?;
+    module.add("BlockError", module.py().get_type::<BlockError>())
+}

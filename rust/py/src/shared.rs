@@ -1,0 +1,72 @@
+//! The engine behind its lock, shared by everything that asks it.
+
+use branchmem_core::reason::Counters;
+use branchmem_core::{Answer, Engine, Stand};
+use pyo3::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::convert::StoreForked;
+
+/// One engine with its counters.
+pub struct Shared {
+    engine: RwLock<Engine>,
+    pub counters: Counters,
+    forked: AtomicBool,
+}
+
+impl Shared {
+    pub fn new(seed: u64) -> Self {
+        Self { engine: RwLock::new(Engine::new(seed)), counters: Counters::default(), forked: AtomicBool::new(false) }
+    }
+
+    /// For questions. Poisoned only by a panic while folding: then no answer is to be trusted.
+    pub fn read(&self) -> RwLockReadGuard<'_, Engine> {
+        self.engine.read().expect("the engine was left half-way through a fold")
+    }
+
+    /// For folding. Call it detached from Python: a reader that waits may hold the interpreter.
+    pub fn write(&self) -> RwLockWriteGuard<'_, Engine> {
+        self.engine.write().expect("the engine was left half-way through a fold")
+    }
+
+    /// Refuse all use from now on: this is the child of a fork.
+    pub fn forsake(&self) {
+        self.forked.store(true, Relaxed);
+    }
+
+    /// `StoreForked` in the child of a fork, where the lock may be held by a thread that is not there.
+    pub fn check(&self) -> PyResult<()> {
+        if self.forked.load(Relaxed) { Err(StoreForked::new_err(("the store",))) } else { Ok(()) }
+    }
+
+    /// The lock for reading, with flags up to date. Call it detached from Python.
+    pub fn read_current(&self) -> RwLockReadGuard<'_, Engine> {
+        loop {
+            let engine = self.read();
+            if engine.is_current() {
+                return engine;
+            }
+            drop(engine);
+            self.write().update();
+        }
+    }
+
+    /// The lock for reading, with the tour fresh and flags up to date. Call it detached from Python.
+    pub fn read_prepared(&self) -> RwLockReadGuard<'_, Engine> {
+        loop {
+            let engine = self.read();
+            if engine.is_prepared() {
+                return engine;
+            }
+            drop(engine);
+            self.write().prepare();
+        }
+    }
+}
+
+/// What is visible, by the way that needs no preparation where there is one.
+pub fn answer(engine: &Engine, stand: &Stand, policy: u16) -> Answer {
+    let walked = if policy == 0 { engine.walk(stand) } else { None };
+    walked.unwrap_or_else(|| engine.answer(stand, policy))
+}

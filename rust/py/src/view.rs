@@ -1,0 +1,415 @@
+//! `View`: one answer, as of the moment it was made.
+
+use crate::convert::{self, BadAnchor, Names};
+use crate::shared::{Shared, answer};
+use branchmem_core::reason::{Admitted, UNKNOWN_MEMORY};
+use branchmem_core::view::{NOTHING_ADMITTED, admit};
+use branchmem_core::{Ambiguous, Answer, Engine, Mem, Stand, Visible};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedStr;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyIterator, PyList, PyString, PyTuple};
+use std::sync::{Arc, OnceLock};
+
+/// What is visible at an anchor, as of the moment it was made.
+#[pyclass(frozen, module = "branchmem", weakref)]
+pub struct View {
+    shared: Arc<Shared>,
+    /// Whose `_memory`, `_memories` and `_warn` read content and report problems.
+    owner: Py<PyAny>,
+    anchors: Py<PyTuple>,
+    policy: Py<PyAny>,
+    admit: u16,
+    count: bool,
+    stand: Stand,
+    seq: u64,
+    /// How many memories the log had.
+    total: usize,
+    answer: Answer,
+    sorted: OnceLock<Vec<u32>>,
+}
+
+impl View {
+    pub fn new(
+        shared: &Arc<Shared>,
+        owner: &Bound<'_, PyAny>,
+        anchor: &Bound<'_, PyAny>,
+        policy: &Bound<'_, PyAny>,
+        count: bool,
+    ) -> PyResult<Self> {
+        let py = anchor.py();
+        shared.check()?;
+        let admit = convert::policy_bits(policy)? & !UNKNOWN_MEMORY;
+        let anchors = convert::anchors(anchor)?;
+        let made = if let Some(made) = Self::walked(shared, &anchors, admit)? {
+            made
+        } else {
+            let ids = convert::owned(&anchors)?;
+            py.detach(|| Self::made(&shared.read_prepared(), &ids, admit))
+        };
+        let (stand, seq, total, answer) = made.map_err(|ambiguous| refuse(shared, &anchors, ambiguous))?;
+        if stand.problems() != 0 {
+            let reason = convert::reason(py, stand.problems())?;
+            owner.call_method1(pyo3::intern!(py, "_warn"), (reason, &anchors))?;
+        }
+        Ok(Self {
+            shared: Arc::clone(shared),
+            owner: owner.clone().unbind(),
+            anchors: anchors.unbind(),
+            policy: policy.clone().unbind(),
+            admit,
+            count,
+            stand,
+            seq,
+            total,
+            answer,
+            sorted: OnceLock::new(),
+        })
+    }
+
+    /// The short way: one anchor in strict, walked with the interpreter in hand.
+    fn walked(shared: &Shared, anchors: &Bound<'_, PyTuple>, admit: u16) -> PyResult<Option<Made>> {
+        if admit != 0 || anchors.len() != 1 {
+            return Ok(None);
+        }
+        let anchor = anchors.get_item(0)?;
+        let id = convert::text(anchor.cast::<PyString>()?);
+        let engine = shared.read();
+        let number = id.and_then(|id| engine.ids().find(id));
+        Ok(engine.stand(&[number]).map_or_else(
+            |ambiguous| Some(Err(ambiguous)),
+            |stand| {
+                let answer = engine.walk(&stand)?;
+                Some(Ok((stand, engine.seq(), engine.memories().len(), answer)))
+            },
+        ))
+    }
+
+    fn made(engine: &Engine, ids: &[Option<PyBackedStr>], admit: u16) -> Made {
+        let stand = engine.stand(&convert::numbers(engine, ids))?;
+        let answer = answer(engine, &stand, admit);
+        Ok((stand, engine.seq(), engine.memories().len(), answer))
+    }
+
+    fn sorted(&self) -> &[u32] {
+        self.sorted.get_or_init(|| self.answer.visible.ordinals())
+    }
+
+    fn holds(&self, mem: Mem) -> bool {
+        match &self.answer.visible {
+            Visible::Sparse(_) => self.sorted().binary_search(&mem.0).is_ok(),
+            Visible::Dense(words) => words.get(mem.at() / 64).is_some_and(|word| word & 1 << (mem.0 % 64) != 0),
+        }
+    }
+
+    /// Count a whole answer.
+    fn count_all(&self) {
+        if self.count {
+            self.shared.counters.bulk(&self.answer.admitted, (self.total - self.answer.visible.len()) as u64);
+        }
+    }
+
+    /// Count a part of an answer.
+    fn count_some(&self, admitted: &Admitted, unlisted: usize) {
+        if self.count {
+            self.shared.counters.bulk(admitted, unlisted as u64);
+        }
+    }
+
+    /// Add what a memory that is shown lets through, as the log is now.
+    fn admit(&self, engine: &Engine, mem: Mem, admitted: &mut Admitted) {
+        if self.admit != 0 {
+            admit(admitted, engine.reasons(Some(mem), &self.stand) & self.admit);
+        }
+    }
+
+    /// Whether one memory is visible, counted. The log may have grown since.
+    fn verdict(&self, py: Python<'_>, id: Option<&str>) -> PyResult<bool> {
+        self.shared.check()?;
+        let short = {
+            let engine = self.shared.read();
+            let mem = id.and_then(|id| convert::memory(&engine, id));
+            let settled = mem.is_none_or(|mem| engine.memories().is_settled(mem));
+            (settled || engine.is_current()).then(|| self.judge(&engine, mem))
+        };
+        let (visible, reasons) = short.unwrap_or_else(|| {
+            py.detach(|| {
+                let engine = self.shared.read_current();
+                self.judge(&engine, id.and_then(|id| convert::memory(&engine, id)))
+            })
+        });
+        if self.count {
+            if visible == (reasons & !self.admit == 0) {
+                self.shared.counters.verdict(reasons, self.admit);
+            } else if !visible {
+                // The log has grown, and would show by now what this view does not.
+                self.shared.counters.bulk(&NOTHING_ADMITTED, 1);
+            }
+        }
+        Ok(visible)
+    }
+
+    fn judge(&self, engine: &Engine, mem: Option<Mem>) -> (bool, u16) {
+        let reasons = engine.reasons(mem, &self.stand);
+        let visible =
+            if engine.seq() == self.seq { reasons & !self.admit == 0 } else { mem.is_some_and(|mem| self.holds(mem)) };
+        (visible, reasons)
+    }
+
+    /// The visible memories of a kind and about a key in path order, by depth and id.
+    fn ordered(&self, kind: Option<&str>, key: Option<&str>, limit: usize) -> (Vec<Mem>, Names) {
+        let engine = self.shared.read_current();
+        let memories = engine.memories();
+        let fits = |mem: &Mem| {
+            kind.is_none_or(|kind| memories.label(*mem).unwrap_or("fact") == kind)
+                && key.is_none_or(|key| memories.key(*mem) == Some(key))
+        };
+        let name = |mem: Mem| engine.ids().name(memories.number(mem));
+        let mut found: Vec<_> =
+            self.sorted().iter().map(|&mem| Mem(mem)).filter(fits).map(|mem| (engine.depth(mem), mem)).collect();
+        found.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| name(a.1).cmp(name(b.1))));
+        found.truncate(limit);
+        let mut admitted = NOTHING_ADMITTED;
+        found.iter().for_each(|&(_, mem)| self.admit(&engine, mem, &mut admitted));
+        self.count_some(&admitted, self.total - self.answer.visible.len());
+        let names = Names::of_numbers(&engine, found.iter().map(|&(_, mem)| memories.number(mem)));
+        (found.into_iter().map(|(_, mem)| mem).collect(), names)
+    }
+}
+
+static VERDICT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+type Made = Result<(Stand, u64, usize, Answer), Ambiguous>;
+
+pub fn refuse(shared: &Shared, anchors: &Bound<'_, PyTuple>, ambiguous: Ambiguous) -> PyErr {
+    let top = {
+        let engine = shared.read();
+        engine.ids().name(engine.forest().number(ambiguous.top)).to_owned()
+    };
+    let id = |at: usize| anchors.get_item(at).map(Bound::unbind).ok();
+    convert::AmbiguousAnchor::new_err((id(ambiguous.first), id(ambiguous.second), top))
+}
+
+#[pymethods]
+impl View {
+    fn __contains__(&self, py: Python<'_>, id: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.verdict(py, id.cast::<PyString>().ok().and_then(convert::text))
+    }
+
+    fn __len__(&self) -> usize {
+        self.answer.visible.len()
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        self.ids(py)?.try_iter()
+    }
+
+    fn ids<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        self.shared.check()?;
+        let names = py.detach(|| {
+            let engine = self.shared.read();
+            Names::of_numbers(&engine, self.sorted().iter().map(|&mem| engine.memories().number(Mem(mem))))
+        });
+        self.count_all();
+        names.list(py)
+    }
+
+    fn __getitem__<'py>(slf: &Bound<'py, Self>, id: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+        let view = slf.get();
+        let visible = view.verdict(slf.py(), convert::text(id))?;
+        view.owner.bind(slf.py()).call_method1(pyo3::intern!(slf.py(), "_memory"), (slf, id, visible))
+    }
+
+    fn get<'py>(slf: &Bound<'py, Self>, id: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+        Self::__getitem__(slf, id)
+    }
+
+    #[pyo3(signature = (*, kind = None, key = None, limit = None))]
+    fn memories<'py>(
+        &self,
+        py: Python<'py>,
+        kind: Option<&str>,
+        key: Option<&str>,
+        limit: Option<usize>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.shared.check()?;
+        let (_, names) = py.detach(|| self.ordered(kind, key, limit.unwrap_or(usize::MAX)));
+        self.owner.bind(py).call_method1(pyo3::intern!(py, "_memories"), (names.list(py)?,))
+    }
+
+    fn filter<'py>(&self, py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        self.shared.check()?;
+        let texts = convert::strings(ids)?;
+        let names = py.detach(|| {
+            let engine = if self.admit == 0 { self.shared.read() } else { self.shared.read_current() };
+            let (mut names, mut admitted, mut shown) = (Names::default(), NOTHING_ADMITTED, 0);
+            for id in texts.iter().flatten() {
+                if let Some(mem) = convert::memory(&engine, id).filter(|&mem| self.holds(mem)) {
+                    self.admit(&engine, mem, &mut admitted);
+                    names.push(id);
+                    shown += 1;
+                }
+            }
+            self.count_some(&admitted, texts.len() - shown);
+            names
+        });
+        names.list(py)
+    }
+
+    fn explain<'py>(&self, py: Python<'py>, id: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+        self.explained(py, id, self.count)
+    }
+
+    /// The verdict that an error is about to quote: counted already.
+    fn _explain<'py>(&self, py: Python<'py>, id: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+        self.explained(py, id, false)
+    }
+    fn reasons<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.shared.check()?;
+        let anchors = self.anchors.bind(py);
+        let ids = convert::owned(anchors)?;
+        let reasons = py.detach(|| {
+            let engine = self.shared.read_prepared();
+            let stand = engine.stand(&convert::numbers(&engine, &ids))?;
+            Ok(engine.all_reasons(&stand))
+        });
+        let reasons = reasons.map_err(|ambiguous| refuse(&self.shared, anchors, ambiguous))?;
+        let bytes: Vec<u8> = reasons.iter().flat_map(|reasons| reasons.to_ne_bytes()).collect();
+        convert::array(PyByteArray::new(py, &bytes), "uint16")
+    }
+
+    fn bitmap<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        self.count_all();
+        PyBytes::new_with(py, self.total.div_ceil(8), |bytes| {
+            self.answer.visible.for_each_byte(|at, bits| bytes[at] |= bits);
+            Ok(())
+        })
+    }
+
+    fn mask<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.count_all();
+        let mask = PyByteArray::new_with(py, self.total, |bytes| {
+            self.sorted().iter().for_each(|&mem| bytes[mem as usize] = 1);
+            Ok(())
+        })?;
+        convert::array(mask, "bool")
+    }
+
+    fn ordinals<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.count_all();
+        convert::array_u32(py, self.sorted())
+    }
+
+    fn roaring<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        self.count_all();
+        let bitmap = roaring::RoaringBitmap::from_sorted_iter(self.sorted().iter().copied());
+        let bitmap = bitmap.map_err(|error| pyo3::exceptions::PyRuntimeError::new_err(error.to_string()))?;
+        let mut bytes = Vec::with_capacity(bitmap.serialized_size());
+        bitmap.serialize_into(&mut bytes)?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    #[getter]
+    fn problems<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        convert::reason(py, self.stand.problems())
+    }
+
+    fn raise_for_problems(&self, py: Python<'_>) -> PyResult<()> {
+        if self.stand.problems() == 0 {
+            return Ok(());
+        }
+        let names = self.problems(py)?.call_method0("names")?;
+        let names: Vec<String> = names.extract()?;
+        Err(BadAnchor::new_err((names.join(", "), self.anchors.clone_ref(py))))
+    }
+
+    #[getter]
+    fn anchors(&self, py: Python<'_>) -> Py<PyTuple> {
+        self.anchors.clone_ref(py)
+    }
+
+    #[getter]
+    fn policy(&self, py: Python<'_>) -> Py<PyAny> {
+        self.policy.clone_ref(py)
+    }
+
+    #[getter]
+    fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let anchors = self.anchors.bind(py).repr()?;
+        let shown = format!("<View at {anchors}: {} of {} memories visible", self.answer.visible.len(), self.total);
+        if self.stand.problems() == 0 {
+            return Ok(shown + ">");
+        }
+        let names: Vec<String> = self.problems(py)?.call_method0("names")?.extract()?;
+        Ok(format!("{shown}, {}>", names.join(", ")))
+    }
+}
+
+/// An explanation, in texts that outlive the lock.
+struct Told {
+    reasons: u16,
+    blamed: Vec<u16>,
+    names: Names,
+    anchors: Vec<(u16, usize)>,
+    parted: Vec<(String, String)>,
+    seq: u64,
+}
+
+impl View {
+    fn explained<'py>(&self, py: Python<'py>, id: &Bound<'py, PyString>, count: bool) -> PyResult<Bound<'py, PyAny>> {
+        self.shared.check()?;
+        let anchors = self.anchors.bind(py);
+        let (anchor_ids, text) = (convert::owned(anchors)?, convert::text(id).map(str::to_owned));
+        let told = py.detach(|| self.told(&anchor_ids, text.as_deref()));
+        let told = told.map_err(|ambiguous| refuse(&self.shared, anchors, ambiguous))?;
+        if count {
+            self.shared.counters.verdict(told.reasons, self.admit);
+        }
+        let culprits = PyList::empty(py);
+        let names = told.names.list(py)?;
+        for (reason, name) in told.blamed.iter().zip(&names) {
+            culprits.append((*reason, name))?;
+        }
+        for (reason, at) in told.anchors {
+            culprits.append((reason, anchors.get_item(at)?))?;
+        }
+        if told.reasons & UNKNOWN_MEMORY != 0 {
+            culprits.append((UNKNOWN_MEMORY, id))?;
+        }
+        let parted = PyDict::new(py);
+        for (source, at) in told.parted {
+            parted.set_item(source, at)?;
+        }
+        let visible = told.reasons & !self.admit == 0;
+        let verdict = VERDICT.import(py, "branchmem.verdict", "verdict_from_parts")?;
+        verdict.call1((id, visible, told.reasons, culprits, parted, told.seq))
+    }
+
+    fn told(&self, anchors: &[Option<PyBackedStr>], id: Option<&str>) -> Result<Told, Ambiguous> {
+        let engine = self.shared.read_current();
+        let numbers = convert::numbers(&engine, anchors);
+        let stand = engine.stand(&numbers)?;
+        let mem = id.and_then(|id| convert::memory(&engine, id));
+        let explanation = mem.map(|mem| engine.explain(mem, &stand)).unwrap_or_default();
+        let reasons = mem.map_or_else(|| engine.reasons(None, &stand), |_| explanation.reasons);
+        let problem = |number| engine.stand(&[number]).map_or(0, |alone| alone.problems());
+        let name = |number| engine.ids().name(number).to_owned();
+        Ok(Told {
+            reasons,
+            blamed: explanation.culprits.iter().map(|&(reason, _)| reason).collect(),
+            names: Names::of_numbers(&engine, explanation.culprits.iter().map(|&(_, number)| number)),
+            anchors: numbers
+                .iter()
+                .enumerate()
+                .map(|(at, &number)| (problem(number) & reasons, at))
+                .filter(|&(reason, _)| reason != 0)
+                .collect(),
+            parted: explanation.parted.iter().map(|&(source, at)| (name(source), name(at))).collect(),
+            seq: engine.seq(),
+        })
+    }
+}

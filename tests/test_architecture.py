@@ -1,0 +1,142 @@
+"""The map of the house, held by reading the imports: no arrow points backwards."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent.parent
+PACKAGE = HERE / "python" / "branchmem"
+CORE = HERE / "rust" / "core" / "src"
+
+# `branchmem` is the package itself, that is, the public names; `events` and `errors` hold the rest of them.
+PUBLIC = {"branchmem", "errors", "events"}
+MAY_IMPORT = {
+    "errors": set(),
+    "canonical": {"errors"},
+    "events": {"errors", "canonical"},
+    "verdict": {"errors", "events"},
+    "codec": {"errors", "canonical", "events", "verdict"},
+    "reference": {"errors", "canonical", "events", "verdict"},
+    "log": {"errors", "events", "codec"},
+    "store": {"errors", "events", "verdict", "codec", "log", "_core"},
+    "__init__": {"errors", "events", "verdict", "store"},
+    "importers": {"errors", "events"},
+    "derive": PUBLIC,
+    "selftest": PUBLIC | {"reference"},
+    "terminal": PUBLIC,
+    "demo": PUBLIC | {"importers", "derive", "terminal"},
+    "cli": PUBLIC | {"importers", "derive", "selftest", "demo", "terminal"},
+}
+# The rooms that may know a package from outside.
+ALONE = {
+    "lmdb": {"log"},
+    "msgpack": {"canonical", "codec"},
+    "numpy": {"store", "reference", "selftest"},
+    "typer": {"cli"},
+    "rich": {"terminal", "demo"},
+}
+IMPORTED_WHEN_CALLED = {"numpy"}
+
+# rust/core/src, from left to right: a module uses modules to its left.
+CORE_ORDER = "ids event chains topology tour reason circles provenance stand view explain engine".split()  # noqa: SIM905
+NOT_IN_CORE = ("pyo3", "std::time", "std::thread", "std::fs", "std::env", "rand::", "log::", "println!", "unsafe ")
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def modules_imported_by(tree: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
+    """The full name of every module that is imported, wherever the import stands."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"line {node.lineno}: imports are absolute"
+            assert node.module
+            yield from ((f"{node.module}.{alias.name}", node) for alias in node.names)
+
+
+def rooms_imported_by(path: Path) -> set[str]:
+    rooms = set()
+    for name, _ in modules_imported_by(ast.parse(path.read_text())):
+        package, _, rest = name.partition(".")
+        if package == "branchmem":
+            first = rest.partition(".")[0]
+            is_room = first == "_core" or any((PACKAGE / (first + end)).exists() for end in (".py", "/__init__.py"))
+            rooms.add(first if first and is_room else "branchmem")
+    return rooms
+
+
+PYTHON = sorted(PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_follow_the_map(path: Path) -> None:
+    room = room_of(path)
+
+    assert room in MAY_IMPORT, f"{path} is a new room: draw it in ARCHITECTURE.md first"
+    assert rooms_imported_by(path) <= MAY_IMPORT[room] | {room}
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_packages_from_outside_stay_in_their_rooms(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    typing_only = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in node.body
+    }
+    for name, node in modules_imported_by(tree):
+        package = name.partition(".")[0]
+        assert package in sys.stdlib_module_names | ALONE.keys() | {"branchmem"}, f"{package} is no dependency"
+        assert room_of(path) in ALONE.get(package, MAY_IMPORT), f"{package} in {path.name}"
+        if package in IMPORTED_WHEN_CALLED and node not in typing_only:
+            assert node not in tree.body, f"line {node.lineno}: import {package} inside the call that needs it"
+
+
+def test_importing_the_package_loads_neither_numpy_nor_the_command_line() -> None:
+    asked = "import sys, branchmem; print(*{'numpy', 'typer', 'rich', 'pydantic', 'asyncio'} & sys.modules.keys())"
+
+    loaded = subprocess.run([sys.executable, "-c", asked], check=True, capture_output=True, text=True)
+
+    assert loaded.stdout.split() == []
+
+
+def test_every_room_is_drawn_on_the_map() -> None:
+    drawn = (HERE / "ARCHITECTURE.md").read_text()
+
+    assert [room for room in MAY_IMPORT if room != "__init__" and not re.search(rf"\b{room}\b", drawn)] == []
+    assert [module for module in CORE_ORDER if f"{module}.rs" not in drawn] == []
+
+
+def code_of(module: Path) -> str:
+    """A module without its tests and comments."""
+    text = module.read_text().partition("#[cfg(test)]")[0]
+    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("//"))
+
+
+@pytest.mark.parametrize("module", sorted(CORE.glob("*.rs")), ids=lambda path: path.stem)
+def test_the_engine_uses_only_what_stands_to_the_left(module: Path) -> None:
+    if module.stem == "lib":
+        return
+
+    assert module.stem in CORE_ORDER, f"{module} is a new module: draw it in ARCHITECTURE.md first"
+    allowed = CORE_ORDER[: CORE_ORDER.index(module.stem) + 1]
+    used = set(re.findall(r"\bcrate::([a-z]\w*)", code_of(module)))
+    for group in re.findall(r"\bcrate::\{([^;]*)\}", code_of(module)):
+        used |= set(re.findall(r"(?:^|,)\s*([a-z]\w*)", re.sub(r"\{[^{}]*\}", "", group)))
+    assert used <= set(allowed)
+
+
+@pytest.mark.parametrize("module", sorted(CORE.glob("*.rs")), ids=lambda path: path.stem)
+def test_the_engine_knows_neither_python_nor_clocks_nor_threads(module: Path) -> None:
+    assert [word for word in NOT_IN_CORE if word in code_of(module)] == []

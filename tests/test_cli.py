@@ -1,0 +1,486 @@
+"""The command line: what it prints, what it refuses, and that nothing out of a file reaches the terminal raw."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import branchmem as bm
+import pytest
+from branchmem import cli, importers
+from branchmem import selftest as suite
+from rich.cells import cell_len
+
+EXPORT = Path(bm.__file__).parent / "demo_data" / "librechat_chatgpt-tree.json"
+HOSTILE = "\x1b]0;owned\x07\x1b[31m[bold]red[/bold]\x9b1m\u202egnp\u2028 end"
+READING = ["export", "trees", "tree x", "view x", "explain m --at x", "check", "stats", "derive"]
+
+
+class Ran(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run one command in an empty folder, on a store in it, on a terminal of 80 cells without colour."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("BRANCHMEM_STORE", "a.bmem")
+    for name in ("FORCE_COLOR", "BRANCHMEM_TRACEBACK"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*words: str) -> Ran:
+        status = cli.main(list(words))
+        captured = capsys.readouterr()
+        return Ran(status, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def forked(run: Run) -> Run:
+    """The same, with a store that holds the conversation of the README."""
+    with bm.open("a.bmem") as store:
+        store.append(
+            [
+                bm.Message("chat", None, role="thread"),
+                bm.Message("u1", "chat", role="user", text="I'm moving to Chengdu"),
+                bm.Memory("home", "The user is moving to Chengdu", sources=["u1"], key="home_city"),
+                bm.Message("u1-edit", "chat", role="user", text="I'm moving to Hangzhou"),
+                bm.Memory("guess", "The user likes trains", kind="guess"),
+            ]
+        )
+    return run
+
+
+def subprocess_run(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "branchmem.cli", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
+
+
+# What the commands say
+
+
+def test_importing_again_adds_nothing(run: Run) -> None:
+    first, again = (run("import", str(EXPORT), "--json").json for _ in range(2))
+
+    assert (first["files"][0]["messages"], first["files"][0]["added"], first["seq"]) == (13, 13, 14)
+    assert (again["files"][0]["added"], again["seq"]) == (0, 14)
+
+
+def test_an_import_says_where_each_conversation_stands(run: Run) -> None:
+    said = run("import", str(EXPORT)).out
+
+    assert "13  messages" in said
+    assert "…85e269b8 (declared)" in said
+
+
+def test_deriving_again_adds_nothing(run: Run) -> None:
+    run("import", str(EXPORT))
+
+    first, again = (run("derive", "--every", "2", "--json").json for _ in range(2))
+
+    assert first["notes"] == first["added"] == again["notes"] == 6
+    assert again["added"] == 0
+
+
+def test_what_was_exported_imports_as_the_same_state(run: Run) -> None:
+    run("import", str(EXPORT))
+    run("derive", "--every", "2")
+    exported = run("export", "events.jsonl", "--json")
+
+    run("import", "events.jsonl", "--store", "b.bmem")
+
+    print(exported)
+    assert exported.json == {"file": "events.jsonl", "events": 20}
+    assert run("stats", "--json").json["digest"] == run("stats", "--json", "--store", "b.bmem").json["digest"]
+    assert run("export", "-").out == run("export").out == Path("events.jsonl").read_text()
+    assert [bm.event_from_dict(form).id for form in run("export", "--json").json["events"]][:1] == ["chatgpt:" + ROOT]
+
+
+ROOT = json.loads(EXPORT.read_text())[0]["conversation_id"]
+
+
+def test_an_export_overwrites_nothing_and_least_of_all_the_store(forked: Run) -> None:
+    before = Path("a.bmem").read_bytes()
+
+    refused = forked("export", "a.bmem")
+
+    assert (refused.status, refused.out) == (1, "")
+    assert refused.err == "branchmem: a.bmem: File exists\n"
+    assert Path("a.bmem").read_bytes() == before
+
+
+def test_a_view_shows_what_its_branch_said(forked: Run) -> None:
+    here, there = forked("view", "u1", "--json").json, forked("view", "u1-edit", "--json").json
+
+    assert [memory["id"] for memory in here["memories"]] == ["home"]
+    assert (here["visible"], here["hidden"]) == (1, {"NO_SOURCES": 1})
+    assert (there["visible"], there["hidden"]) == (0, {"NO_SOURCES": 1, "SIBLING": 1})
+
+
+def test_a_view_takes_policy_kind_key_and_limit(forked: Run) -> None:
+    def ids(*words: str) -> list[str]:
+        return [memory["id"] for memory in forked("view", "u1", "--json", *words).json["memories"]]
+
+    assert ids("--policy", "compat") == ["guess", "home"]
+    assert ids("--policy", "compat", "--limit", "1") == ["guess"]
+    assert ids("--policy", "compat", "--kind", "guess") == ["guess"]
+    assert ids("--policy", "compat", "--key", "home_city") == ["home"]
+
+
+def test_a_view_with_problems_is_shown_and_then_an_error(forked: Run) -> None:
+    lost = forked("view", "u9", "--json")
+
+    assert lost.status == 1
+    assert (lost.json["problems"], lost.json["visible"]) == (["UNKNOWN_ANCHOR"], 0)
+    assert lost.err.startswith("branchmem: the view cannot stand on u9 (UNKNOWN_ANCHOR)")
+    assert forked("view").status == 1
+    assert forked("view", "--policy", "compat").status == 0
+
+
+def test_explain_names_the_message_at_fault_and_where_the_branches_part(forked: Run) -> None:
+    verdict = forked("explain", "home", "--at", "u1-edit", "--json").json
+
+    assert (verdict["visible"], verdict["reasons"]) == (False, ["SIBLING"])
+    assert (verdict["culprits"], verdict["parted"]) == ({"SIBLING": ["u1"]}, {"u1": "chat"})
+    assert forked("explain", "home", "--at", "u1-edit").out == (
+        "memory home is hidden here\n  - source u1 is on a sibling branch that parts from the path at chat\n"
+    )
+    assert forked("explain", "home", "--at", "u1").out.startswith("memory home is visible here\n")
+
+
+def test_an_ellipsis_stands_for_the_only_id_that_ends_so(forked: Run) -> None:
+    assert forked("view", "…-edit", "--json").json["anchors"] == ["u1-edit"]
+    assert forked("explain", "...ome", "--at", "…edit", "--json").json["id"] == "home"
+
+    several, none = forked("view", "…e"), forked("view", "…nowhere")
+
+    assert (several.status, none.status) == (2, 2)
+    assert "no id ends so" in none.err
+
+
+def test_an_id_without_an_ellipsis_is_never_taken_for_another(forked: Run) -> None:
+    assert forked("view", "edit", "--json").json["problems"] == ["UNKNOWN_ANCHOR"]
+
+
+def test_a_tree_goes_straight_down_its_longest_branch(forked: Run) -> None:
+    drawn = forked("tree", "chat").out.splitlines()[1:]
+
+    assert [line.split()[0] for line in drawn] == ["●", "├─○", "●"]
+    assert [line.split()[-1] for line in drawn] == ["chat", "u1", "u1-edit"]
+    assert max(map(cell_len, drawn)) <= 80
+    form = forked("tree", "chat", "--json").json
+    assert {message["id"]: message["children"] for message in form["messages"]}["chat"] == ["u1", "u1-edit"]
+
+
+def test_trees_are_listed_and_what_is_detached_is_counted(forked: Run) -> None:
+    with bm.open("a.bmem") as store:
+        store.append([bm.Message("lost", "nowhere"), bm.Message("x", "y"), bm.Message("y", "x")])
+
+    listed = forked("trees", "--json").json
+
+    assert listed["trees"] == [
+        {"root": "chat", "messages": 3, "leaves": 2, "latest_leaf": "u1-edit", "begins": "I'm moving to Chengdu"}
+    ]
+    assert listed["detached"] == 3
+    assert forked("trees").status == 0
+
+
+@pytest.mark.parametrize("top", ["lost", "x"])
+def test_what_is_detached_can_be_drawn(forked: Run, top: str) -> None:
+    with bm.open("a.bmem") as store:
+        store.append([bm.Message("lost", "nowhere"), bm.Message("x", "y"), bm.Message("y", "x")])
+
+    drawn = forked("tree", top)
+
+    assert (drawn.status, drawn.err) == (0, "")
+    assert drawn.out.splitlines()[1].split()[-1] == top
+
+
+def test_a_long_chain_is_drawn_without_recursion(run: Run) -> None:
+    with bm.open("a.bmem") as store:
+        store.append([bm.Message(f"{n}", f"{n - 1}" if n else None) for n in range(3000)])
+
+    assert len(run("tree", "0").out.splitlines()) == 3001
+
+
+def test_the_self_test_prints_its_seed_and_repeats_by_it(run: Run) -> None:
+    first = run("selftest", "--trees", "2", "--json")
+    again = run("selftest", "--trees", "2", "--seed", str(first.json["seed"]), "--json")
+
+    assert first.status == 0
+    assert first.json == again.json
+    assert (first.json["trees"], first.json["mismatches"]) == (2, 0)
+    assert first.json["decisions"] > 0
+
+
+def test_a_mismatch_of_the_self_test_is_shown_and_exits_with_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = suite.Case("flags", ["a"], [], {}, {}, [])
+    monkeypatch.setattr(suite, "run", lambda *_: suite.Report(1, 10, 1, 7, (case,)))
+
+    shown = run("selftest")
+
+    assert shown.status == 1
+    assert "1 mismatches (seed 7)" in shown.out
+    assert json.loads(shown.out.splitlines()[1])["question"] == "flags"
+
+
+def test_the_demo_switches_back_to_the_same_memories_and_writes_nothing(run: Run) -> None:
+    told = run("demo", "--json").json
+
+    assert told["here"] == told["again"]
+    assert told["seq_before"] == told["seq_after"]
+    assert told["verdict"]["reasons"] == ["SIBLING"]
+    assert told["verdict"]["id"] in [memory["id"] for memory in told["there"]["memories"]]
+    assert told["verdict"]["id"] not in [memory["id"] for memory in told["here"]["memories"]]
+
+
+def test_the_demo_fits_80_columns_and_needs_no_network(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "socket", None)
+
+    told = run("demo")
+
+    assert told.status == 0
+    assert [line for line in told.out.splitlines() if cell_len(line) > 80] == []
+    assert "the same memories as before" in told.out
+    assert os.listdir() == []
+
+
+KEYS = {
+    "trees": {"trees", "detached"},
+    "tree chat": {"root", "latest_leaf", "messages"},
+    "view u1": {"policy", "anchors", "seq", "problems", "visible", "hidden", "memories"},
+    "explain home --at u1": {"id", "visible", "reasons", "culprits", "parted", "text", "seq"},
+    "derive": {"every", "notes", "added", "seq"},
+    "stats": {"store", "events", "messages", "memories", "trees", "leaves", "bytes", "digest"},
+    "export": {"events"},
+    "selftest --trees 1": {"trees", "decisions", "mismatches", "seed", "cases"},
+    "demo": {"root", "here", "there", "verdict", "again", "seq_before", "seq_after"},
+}
+
+
+@pytest.mark.parametrize("command", KEYS)
+def test_json_is_one_document_with_stable_keys(forked: Run, command: str) -> None:
+    ran = forked(*command.split(), "--json")
+
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.json.keys() == KEYS[command]
+
+
+# What it refuses
+
+
+@pytest.mark.parametrize("command", READING)
+def test_reading_makes_no_store(run: Run, command: str) -> None:
+    refused = run(*command.split())
+
+    assert (refused.status, refused.out) == (1, "")
+    assert refused.err.count("\n") == 1
+    assert "there is no store here" in refused.err
+    assert os.listdir() == []
+
+
+@pytest.mark.parametrize("command", [name for name in KEYS if name.split()[0] != "derive"])
+def test_reading_changes_no_file(forked: Run, command: str) -> None:
+    before = {name: Path(name).read_bytes() for name in os.listdir() if not name.endswith("-lock")}
+
+    assert forked(*command.split()).status == 0
+
+    assert {name: Path(name).read_bytes() for name in os.listdir() if not name.endswith("-lock")} == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["nonsense", "view --policy lax", "view --nonsense", "view --limit few", "import", "import missing.json", "tree"],
+)
+def test_wrong_usage_is_one_line_and_2(forked: Run, command: str) -> None:
+    refused = forked(*command.split())
+
+    assert (refused.status, refused.out) == (2, "")
+    assert refused.err.startswith("branchmem: ")
+    assert refused.err.count("\n") == 1
+
+
+def test_without_a_store_the_command_says_how_to_name_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BRANCHMEM_STORE")
+
+    refused = run("trees")
+
+    assert refused.status == 2
+    assert "--store" in refused.err
+    assert "BRANCHMEM_STORE" in refused.err
+
+
+def test_what_is_no_export_is_refused_in_one_line(run: Run) -> None:
+    Path("other.json").write_text('{"a": 1}')
+
+    refused = run("import", "other.json")
+
+    assert (refused.status, refused.out) == (1, "")
+    assert refused.err.startswith("branchmem: other.json: at ")
+    assert refused.err.count("\n") == 1
+
+
+def test_a_file_that_is_no_store_is_refused_in_one_line(run: Run) -> None:
+    Path("a.bmem").write_text("not a store")
+
+    refused = run("stats")
+
+    assert (refused.status, refused.err.count("\n")) == (1, 1)
+    assert "a.bmem" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (KeyboardInterrupt(), 130, None),
+        (MemoryError(), 1, "branchmem: out of memory\n"),
+        (PermissionError(13, "Permission denied", "x"), 1, "branchmem: x: Permission denied\n"),
+        (RuntimeError("a\nb\x1b[2J"), 1, "branchmem: RuntimeError: a b\ufffd[2J (BRANCHMEM_TRACEBACK=1 shows where)\n"),
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "why"), 1, None),
+        (RecursionError("deep"), 1, None),
+    ],
+)
+def test_an_error_is_one_line_and_never_a_traceback(
+    forked: Run, monkeypatch: pytest.MonkeyPatch, error: BaseException, status: int, said: str | None
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(bm, "open", fail)
+
+    failed = forked("stats")
+
+    assert failed.status == status
+    assert failed.err.count("\n") <= 1
+    assert said in (None, failed.err)
+
+
+@pytest.mark.parametrize("command", ["export", "export --json", "tree chat"])
+def test_who_stops_reading_stops_the_command_silently(tmp_path: Path, command: str) -> None:
+    with bm.open(tmp_path / "a.bmem") as store:
+        store.append([bm.Message("chat", None), *(bm.Message(f"m{n}", "chat", text="x" * 100) for n in range(5000))])
+    words = [sys.executable, "-m", "branchmem.cli", *command.split(), "--store", str(tmp_path / "a.bmem")]
+
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.read(10)
+        process.stdout.close()
+        said = process.stderr.read()
+
+    assert (process.returncode, said) == (1, b"")
+
+
+# What reaches the terminal
+
+
+def hostile_store(path: str) -> None:
+    with bm.open(path) as store:
+        store.append(
+            [
+                bm.Message(f"r{HOSTILE}", None, role=HOSTILE, text=HOSTILE),
+                bm.Memory(f"m{HOSTILE}", f"{HOSTILE}\n{HOSTILE}", sources=["s" + HOSTILE], kind=HOSTILE, key=HOSTILE),
+            ]
+        )
+
+
+@pytest.mark.parametrize("command", ["trees", "tree", "view", "explain", "export", "check", "stats", "import", "error"])
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_nothing_out_of_a_file_acts_on_the_terminal(run: Run, command: str, form: list[str]) -> None:
+    hostile_store("a.bmem")
+    Path("bad.jsonl").write_text('{"type": "message", "id": "u", "parent": null}\n{"type": "message", "\x9b": 1}\n')
+    words = {
+        "tree": ["tree", f"r{HOSTILE}"],
+        "view": ["view", f"r{HOSTILE}", "--policy", "compat"],
+        "explain": ["explain", f"m{HOSTILE}", "--at", f"r{HOSTILE}"],
+        "import": ["import", "bad.jsonl"],
+        "error": ["view", f"…{HOSTILE}?"],
+    }.get(command, [command])
+
+    ran = run(*words, *form)
+
+    printed = (ran.out + ran.err).replace("\n", "")
+    assert printed
+    assert [letter for letter in printed if not letter.isprintable()] == []
+    assert "[bold]" in printed or command in ("stats", "import", "check")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_odd_terminals_get_every_answer(tmp_path: Path, encoding: str) -> None:
+    with bm.open(tmp_path / "a.bmem") as store:
+        store.append([bm.Message("根", None, text="搬到成都 🚆")])
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "BRANCHMEM_STORE": str(tmp_path / "a.bmem")}
+
+    drawn = subprocess_run("tree", "根", env=environment, encoding=encoding)
+    form = subprocess_run("tree", "根", "--json", env=environment, encoding=encoding)
+
+    assert (drawn.returncode, drawn.stderr) == (0, "")
+    assert json.loads(form.stdout)["messages"][0]["text"] == "搬到成都 🚆"
+
+
+def test_there_is_a_progress_bar_on_a_terminal_and_nowhere_else(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "branchmem.cli", "selftest", "--trees", "3", "--json"]
+    main, terminal = pty.openpty()
+
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=terminal, timeout=60, check=True)
+    os.close(terminal)
+    shown = os.read(main, 100_000)
+    os.close(main)
+
+    assert json.loads(done.stdout)["mismatches"] == 0
+    assert b"comparing" in shown
+    assert subprocess_run("selftest", "--trees", "3", "--json").stderr == ""
+
+
+def test_help_is_there_for_every_command(run: Run) -> None:
+    assert run().out == run("--help").out == run("-h").out
+    for command in (
+        "import",
+        "export",
+        "trees",
+        "tree",
+        "view",
+        "explain",
+        "derive",
+        "check",
+        "stats",
+        "selftest",
+        "demo",
+    ):
+        assert command in run("--help").out
+        asked = run(command, "--help")
+        assert asked.status == 0
+        assert "--json" in asked.out
+    assert run("--version").out == f"branchmem {bm.__version__}\n"
+
+
+def test_the_formats_are_those_of_the_importers() -> None:
+    assert [name.value for name in cli.Format] == ["auto", *importers.FORMATS]
+
+
+def test_the_installed_command_is_this_one() -> None:
+    command = shutil.which("branchmem", path=str(Path(sys.executable).parent))
+
+    assert command
+    assert subprocess.run([command, "--version"], capture_output=True, text=True, check=True).stdout.startswith(
+        "branchmem"
+    )
