@@ -22,7 +22,8 @@ ROOT: Final = -1
 TREE: Final = 500  # messages a tree, so that 100,000 messages stand in 200 trees
 BRANCHING: Final = 0.04  # share of chat messages that do not continue the latest one of their tree
 MEAN_STEPS_BACK: Final = 3.64  # how far above the latest message a branch starts; gives a mean depth of 213
-FORKS: Final = 0.01  # share of memories with a source beside the path of the others: visible nowhere
+FORKS: Final = 0.01  # share of memories that get a source on a branch beside: no anchor shows them
+REACH: Final = 50  # how far above its deepest source a memory looks for that branch
 SOURCES: Final = (1, 5)
 GAP: Final = (1, 8)  # messages from one source of a memory up to the next
 DENSE_SHARE: Final = 0.30  # share of memories on one path: 29 % visible over the last tenth of it
@@ -129,7 +130,8 @@ def work(shape: str, count: int) -> Work:
         for memory in range(count):
             if rng.random() < DENSE_SHARE:
                 deepest[memory] = crowd[rng.randrange(len(crowd))]
-    sources = sorted((_sources(parents, message, rng) for message in deepest), key=max)
+    branches = _branches(parents)
+    sources = sorted((_sources(parents, branches, message, rng) for message in deepest), key=max)
     return Work(
         shape=shape,
         parents=parents,
@@ -169,12 +171,29 @@ def depths(parents: Sequence[int]) -> list[int]:
     return depth
 
 
-def _sources(parents: Sequence[int], deepest: int, rng: random.Random) -> tuple[int, ...]:
+def _branches(parents: Sequence[int]) -> dict[int, list[int]]:
+    """The children of every message that has several."""
+    children: dict[int, list[int]] = {}
+    for message, parent in enumerate(parents):
+        if parent != ROOT:
+            children.setdefault(parent, []).append(message)
+    return {parent: below for parent, below in children.items() if len(below) > 1}
+
+
+def _sources(
+    parents: Sequence[int], branches: dict[int, list[int]], deepest: int, rng: random.Random
+) -> tuple[int, ...]:
     sources = [deepest]
     for _ in range(rng.randint(*SOURCES) - 1):
         sources.append(_climb(parents, sources[-1], rng.randint(*GAP)))
     if rng.random() < FORKS:
-        sources.append(rng.randrange(len(parents)))
+        message = deepest
+        for _ in range(REACH):
+            below, message = message, parents[message]
+            if message in branches:
+                sources.append(next(child for child in branches[message] if child != below))
+            if message in branches or message == ROOT:
+                break
     return tuple(dict.fromkeys(sources))
 
 

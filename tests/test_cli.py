@@ -108,7 +108,6 @@ def test_what_was_exported_imports_as_the_same_state(run: Run) -> None:
 
     run("import", "events.jsonl", "--store", "b.bmem")
 
-    print(exported)
     assert exported.json == {"file": "events.jsonl", "events": 20}
     assert run("stats", "--json").json["digest"] == run("stats", "--json", "--store", "b.bmem").json["digest"]
     assert run("export", "-").out == run("export").out == Path("events.jsonl").read_text()
@@ -171,9 +170,10 @@ def test_an_ellipsis_stands_for_the_only_id_that_ends_so(forked: Run) -> None:
     assert forked("view", "…-edit", "--json").json["anchors"] == ["u1-edit"]
     assert forked("explain", "...ome", "--at", "…edit", "--json").json["id"] == "home"
 
-    several, none = forked("view", "…e"), forked("view", "…nowhere")
+    several, none = forked("view", "…t"), forked("view", "…nowhere")
 
     assert (several.status, none.status) == (2, 2)
+    assert "2 ids end so, chat and u1-edit among them" in several.err
     assert "no id ends so" in none.err
 
 
@@ -380,7 +380,9 @@ def test_who_stops_reading_stops_the_command_silently(tmp_path: Path, command: s
         store.append([bm.Message("chat", None), *(bm.Message(f"m{n}", "chat", text="x" * 100) for n in range(5000))])
     words = [sys.executable, "-m", "branchmem.cli", *command.split(), "--store", str(tmp_path / "a.bmem")]
 
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
         assert process.stdout
         assert process.stderr
         process.stdout.read(10)
@@ -421,7 +423,7 @@ def test_nothing_out_of_a_file_acts_on_the_terminal(run: Run, command: str, form
     printed = (ran.out + ran.err).replace("\n", "")
     assert printed
     assert [letter for letter in printed if not letter.isprintable()] == []
-    assert "[bold]" in printed or command in ("stats", "import", "check")
+    assert "[bold]" in printed or command not in ("trees", "tree", "view", "export")
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])

@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
-
 from branchmem.derive import derive, leading_sentence
 from branchmem.events import LEGACY, Memory, Message
 
@@ -129,6 +129,19 @@ def test_the_longest_note_is_within_the_limits() -> None:
 )
 def test_the_leading_sentence(text: str, sentence: str) -> None:
     assert leading_sentence(text) == sentence
+
+
+def test_a_note_is_visible_where_all_its_messages_are(store: Any) -> None:
+    store.append([*chain("a", "b"), *chain("c1", "d1", below="b"), *chain("c2", "d2", below="b")])
+
+    store.append(derive(store, every=2))
+
+    shared, one, two = (note for note in derive(store, every=2))
+    assert (one.sources, two.sources) == (("c1", "d1"), ("c2", "d2"))
+    assert set(store.at("d1")) == {shared.id, one.id}
+    assert set(store.at("d2")) == {shared.id, two.id}
+    assert set(store.at("c1")) == {shared.id}
+    assert store.append(derive(store, every=2)).added == 0
 
 
 @pytest.mark.parametrize("shape", ["chain", "fan"])

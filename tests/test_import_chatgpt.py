@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import branchmem as bm
 import pytest
-
 from branchmem import importers
 from branchmem.errors import ImportFailed
 from branchmem.events import Event, Message
@@ -253,6 +253,29 @@ def test_every_part_of_every_sample_and_then_the_whole_is_the_whole(name: str, f
 
         assert later.added == len(whole) - later.conversations - early.added
         assert log == whole
+
+
+@pytest.mark.parametrize("name", READABLE)
+def test_a_store_takes_every_sample_in_any_order_and_what_it_exports_is_the_same_log(
+    name: str, store: Any, tmp_path: Path
+) -> None:
+    def stored(id: str) -> Event | None:
+        event: Event | None = store.log.get(id) if id in store.log else None
+        return event
+
+    first = importers.import_file(SAMPLES / name, append=store.append, stored=stored)
+    assert store.seq == first.added + first.conversations
+    assert importers.import_file(SAMPLES / name, append=store.append, stored=stored).added == 0
+    assert len(store.tree.roots()) == first.conversations
+    assert sum(len(store.tree.leaves(root)) for root in store.tree.roots()) == first.leaves
+    exported = tmp_path / "events.jsonl"
+    exported.write_bytes(b"".join(importers.dump(store.log.events())))
+    with bm.open_temporary() as other:
+        report = importers.import_file(
+            exported, append=other.append, stored=lambda id: other.log.get(id) if id in other.log else None
+        )
+        assert report.added == store.seq
+        assert other.digest() == store.digest()
 
 
 # Later exports

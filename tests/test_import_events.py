@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from branchmem import importers
 from branchmem.errors import EventConflict, ImportFailed, InvalidEvent
 from branchmem.events import LEGACY, Erasure, Event, Memory, Message

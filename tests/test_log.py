@@ -15,6 +15,8 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +129,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", disk], check=True)
 
 
+def first_seqs(reader: Reader, after: int) -> list[int]:
+    return [first for first, _ in reader.blocks(after)]
+
+
 def put_raw(path: Path, database: bytes, key: bytes, value: bytes | None) -> None:
     """Change one record behind the back of the log; None deletes it."""
     with lmdb.open(str(path), subdir=False, max_dbs=8, lib_version=0) as env:
@@ -164,7 +170,7 @@ def test_blocks_begin_after_the_seq_given_and_bodies_keep_the_order(path: Path) 
         for batch in events:
             follower.append(*batch)
         for after, firsts in ((0, [1, 3, 6]), (1, [3, 6]), (2, [3, 6]), (5, [6]), (6, []), (-1, [1, 3, 6])):
-            assert log.read(lambda reader, after=after: [first for first, _ in reader.blocks(after)]) == firsts
+            assert log.read(partial(first_seqs, after=after)) == firsts
         assert log.read(lambda reader: list(reader.bodies([6, 1]))) == [events[2][0].body(), events[0][0].body()]
 
 
@@ -174,7 +180,7 @@ def test_an_exception_undoes_a_write(path: Path) -> None:
         follower.append(*messages("a", 2))
 
         def fail(writer: Writer) -> None:
-            writer.put(3, encode_block(3, [b"\x94\x00\xa1x\x01\xc0"], Interner()), [b"\x90"])
+            writer.put(3, encode_block(3, [Message("x", None).skeleton()], Interner()), [b"\x90"])
             raise KeyError("of the work itself")
 
         with pytest.raises(KeyError, match="of the work itself"):
@@ -188,7 +194,7 @@ def test_a_seq_that_was_used_is_refused(path: Path) -> None:
         Follower(log).append(*messages("a", 3))
         for seq in (1, 2):
             with pytest.raises((ValueError, StoreError)):
-                log.write(lambda writer, seq=seq: writer.put(seq, b"block", [b"\x90"]))
+                log.write(partial(Writer.put, first_seq=seq, block=b"block", bodies=[b"\x90"]))
         assert contents(log) == expected(messages("a", 3))
 
 
@@ -220,6 +226,27 @@ def test_an_answer_outlives_its_snapshot_only_as_an_error(path: Path) -> None:
             escaped.body(1)
 
 
+def test_closing_waits_for_the_write_of_another_thread(path: Path, small_maps: None) -> None:
+    log = Log.open(path)
+    started, closing = threading.Event(), threading.Event()
+    events = messages("a", 1)
+
+    def work(writer: Writer) -> None:
+        started.set()
+        closing.wait()
+        time.sleep(0.02)
+        writer.put(1, encode_block(1, [events[0].skeleton()], Interner()), [events[0].body()])
+
+    thread = threading.Thread(target=lambda: log.write(work))
+    thread.start()
+    started.wait()
+    closing.set()
+    log.close()
+    thread.join()
+    with Log.open(path) as again:
+        assert contents(again) == expected(events)
+
+
 # Whether something changed
 
 
@@ -238,10 +265,10 @@ def test_changed_is_true_until_all_blocks_were_taken_in(path: Path) -> None:
 def test_a_commit_of_anyone_else_is_a_change(path: Path) -> None:
     with Log.open(path) as log, Log.open(path) as twin:
         follower, other = Follower(log), Follower(twin)
-        for _ in range(4):
+        for number in range(4):
             log.read(follower.take_in)
             assert not log.changed()
-            other.append(*messages(f"t{other.take_in and len(other.skeletons)}", 1))
+            other.append(*messages(f"t{number}", 1))
             assert log.changed()
             log.read(follower.take_in)
             assert not log.changed()
@@ -253,7 +280,7 @@ def test_a_commit_of_anyone_else_is_a_change(path: Path) -> None:
         log = Log.open(path)
         log.read(Follower(log).take_in)
         assert not log.changed()
-        assert in_child(lambda number=number: append_in_child(path, number)) == "done"
+        assert in_child(partial(append_in_child, path, number)) == "done"
         assert log.changed()
     log.close()
 
@@ -271,7 +298,7 @@ def test_reading_a_body_hides_no_change(path: Path) -> None:
         other.append(*messages("b", 1))
         assert log.read(lambda reader: reader.body(2)) is not None
         assert log.changed()
-        log.write(lambda writer: writer.put(3, encode_block(3, [b"\x94\x00\xa1x\x01\xc0"], Interner()), [b"\x90"]))
+        log.write(lambda writer: writer.put(3, encode_block(3, [Message("x", None).skeleton()], Interner()), [b"\x90"]))
         assert log.changed()
 
 
@@ -431,7 +458,7 @@ def test_the_map_follows_what_another_process_wrote(path: Path, small_maps: None
         assert contents(reader) == expected(messages("big", 4, 1 << 18))
         assert Follower(reader).append(*messages("more", 1)) == 5
     with Log.open(path) as writer:
-        assert in_child(lambda: append_in_child(path, 1)) == "done"
+        assert in_child(partial(append_in_child, path, 1)) == "done"
         assert Follower(writer).append(*messages("last", 1)) == 7
 
 
@@ -520,10 +547,11 @@ def test_a_fork_inside_a_transaction_harms_nobody(path: Path, kind: str) -> None
     with Log.open(path) as log:
         follower = Follower(log)
         follower.append(*messages("a", 1))
+        log.read(follower.take_in)
 
         def work(reader: Any) -> bytes:
             if kind == "write":
-                reader.put(2, encode_block(2, [b"\x94\x00\xa1x\x01\xc0"], Interner()), [b"\x90"])
+                reader.put(2, encode_block(2, [Message("x", None).skeleton()], follower.interner), [b"\x90"])
             pid = os.fork()
             if pid == 0:
                 raise InterruptedError
@@ -686,7 +714,7 @@ def test_a_damaged_body_fails_alone(path: Path, sound: list[Message]) -> None:
     with Log.open(path) as log:
         for seq, why in ((2, "checksum"), (3, "checksum"), (4, "missing")):
             with pytest.raises(StoreDamaged, match=why) as caught:
-                log.read(lambda reader, seq=seq: reader.body(seq))
+                log.read(partial(Reader.body, seq=seq))
             assert caught.value.seq == seq
         assert log.read(lambda reader: list(reader.bodies([1, 5]))) == [sound[0].body(), sound[4].body()]
 
@@ -870,8 +898,8 @@ def test_a_full_disk_keeps_what_was_acknowledged(small_disk: Path) -> None:
         follower.append(*small)
         assert contents(log) == expected(acknowledged + small)
     assert verdict(path, acknowledged + small, verify=True) == "right"
-    with pytest.raises(StoreFull):
-        collections.deque(Log.open(small_disk / f"{number}.bmem").close() for number in range(100))
+    with pytest.raises(StoreFull), ExitStack() as logs:
+        collections.deque(logs.enter_context(Log.open(small_disk / f"{number}.bmem")) for number in range(100))
     assert not list(small_disk.glob("*-draft*"))
 
 
@@ -962,7 +990,7 @@ def test_another_engine_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) 
     def newer(*args: Any, **options: Any) -> Any:
         return Failing(real(*args, **options), "lib_version", [])
 
-    monkeypatch.setattr(environment.lmdb, "Environment", newer)
+    monkeypatch.setattr(lmdb, "Environment", newer)
     monkeypatch.setattr(Failing, "lib_version", lambda self: (1, 0, 0), raising=False)
     with pytest.raises(StoreError, match=r"engine 0\.9"):
         Log.open(path)

@@ -24,7 +24,7 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(page: str, language: str) -> list[str]:
-    return [text for name, text in BLOCK.findall((HERE / page).read_text()) if name == language]
+    return [text for name, text in BLOCK.findall((HERE / page).read_text("utf-8")) if name == language]
 
 
 @pytest.fixture(autouse=True)
@@ -102,8 +102,8 @@ def test_commands_in_the_readme_print_what_it_shows() -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_make_targets_that_are_named_exist(page: str) -> None:
-    targets = set(re.findall(r"^([a-z]+):", (HERE / "Makefile").read_text(), re.MULTILINE))
-    named = set(re.findall(r"(?:^|`)make ([a-z]+)", (HERE / page).read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z]+):", (HERE / "Makefile").read_text("utf-8"), re.MULTILINE))
+    named = set(re.findall(r"(?:^|`)make ([a-z]+)", (HERE / page).read_text("utf-8"), re.MULTILINE))
 
     assert named
     assert named <= targets
@@ -111,7 +111,7 @@ def test_make_targets_that_are_named_exist(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_files_that_are_named_exist(page: str) -> None:
-    text = (HERE / page).read_text()
+    text = (HERE / page).read_text("utf-8")
     linked = re.findall(r"\]\((?!https?:|#)([^)#]+)\)", text)
     quoted = re.findall(r"`((?:python|rust|tests|bench)/[\w/.]+\.\w+)`", text)
 

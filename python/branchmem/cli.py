@@ -157,17 +157,13 @@ def trees(store: StorePath, as_json: AsJson = False) -> None:
             say_json(trees=found, detached=detached)
         else:
             say(*terminal.tree_rows(found, width=width()))
-            say(
-                *terminal.count_lines(
-                    "detached: a message above them is missing", {"messages": detached} if detached else {}
-                )
-            )
+            say(*terminal.count_lines("not shown", {"messages below one that is missing, or in a circle": detached}))
 
 
 def tree_form(store: bm.Store, root: str) -> dict[str, Any]:
     """The JSON-ready summary of one tree."""
     messages = terminal.below(store, root)
-    texts = (store.log.get(id).text for id in messages)
+    texts = (terminal.message(store, id).text for id in messages)
     return {
         "root": root,
         "messages": len(messages),
@@ -186,24 +182,22 @@ def tree(
     """Draw the tree under ROOT, with the path to its latest leaf."""
     with reading(store) as log:
         (top,) = named(log, [root])
-        leaf = log.tree.latest_leaf(top)
+        leaf = None
+        with suppress(bm.UnknownEvent):  # what is detached has no leaf to stand on
+            leaf = log.tree.latest_leaf(top)
         if as_json:
             say_json(root=top, latest_leaf=leaf, messages=[message_form(log, id) for id in terminal.below(log, top)])
         else:
-            say(f"{terminal.plain(top)}: ● leads to the latest leaf")
-            say(*terminal.tree_lines(log, top, width=width(), path=way(log, leaf)))
-
-
-def way(store: bm.Store, id: str) -> set[str]:
-    """The messages from the root to `id`; none where it is detached."""
-    with suppress(bm.UnknownEvent):
-        return set(store.tree.path(id))
-    return set()
+            path = set(log.tree.path(leaf)) if leaf else ()
+            say(
+                f"{terminal.plain(top)}  (● leads to the latest leaf)" if leaf else f"{terminal.plain(top)}  (detached)"
+            )
+            say(*terminal.tree_lines(log, top, width=width(), path=path))
 
 
 def message_form(store: bm.Store, id: str) -> dict[str, Any]:
     """The JSON-ready form of a message, and its children."""
-    return {**store.log.get(id).to_dict(), "children": list(store.tree.children(id))}
+    return {**terminal.message(store, id).to_dict(), "children": list(store.tree.children(id))}
 
 
 @app.command()
@@ -423,6 +417,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed("out of memory")
     except bm.Error as error:
         return _failed(error)
+    except UnicodeError as error:
+        return _failed(f"not UTF-8: {error}")
     except OSError as error:
         return _failed(f"{error.filename}: {error.strerror}" if error.filename else error)
     except Exception as error:

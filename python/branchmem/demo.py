@@ -70,7 +70,7 @@ def lines(store: bm.Store, story: Story, *, width: int) -> Iterator[Text]:
     """The story on a screen, from the tree to the switch back."""
     memories = len(store.memory_ids)
     yield terminal.heading("A real conversation with branches, as ChatGPT exported it")
-    yield Text("● is the path to the message that the export calls current; …1234abcd ends an id.\n", "dim")
+    yield Text("● marks the path to the current leaf; …1234abcd is the id that ends so.\n", "dim")
     yield from terminal.tree_lines(store, story.root, width=width, path=set(store.tree.path(story.here.anchors[0])))
     yield terminal.heading("What may be remembered at the current leaf")
     yield terminal.view_line(story.here, memories)

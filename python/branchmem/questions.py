@@ -64,12 +64,15 @@ class Questions:
         Raises: UnknownEvent for an ordinal that is none; an unknown id is not visible.
         Cost: one comparison a pair in strict.
         """
+        import numpy as np
+
         engine = self._fresh()
         pairs = (
             _ordinals(memories, engine.memory_ordinals, engine.memory_count(), "memory"),
             _ordinals(anchors, engine.message_ordinals, engine.message_count(), "message"),
         )
-        return engine.visible(*pairs, policy)
+        found = engine.visible(*pairs, policy, lambda count: np.empty(count, np.uint8))
+        return found.view(np.bool_)
 
     def bitmaps(self, anchors: Iterable[Anchor], *, policy: Policy = STRICT) -> NDArray[np.uint8]:
         """A bitmap an anchor, each as `at` takes it: uint8 (n, ceil(memories / 8)), little-endian bits."""

@@ -134,8 +134,8 @@ def _memories(random: Random, messages: Sequence[bm.Message], ids: Sequence[str]
         if number and random.random() < 0.4:
             derived_from.append(ids[number - 1] if random.random() < 0.6 else random.choice(ids[:number]))
         for chance, names, extra in (
-            (0.12, [random.choice(messages).id], sources),
-            (0.08, [MISSING, "nowhere"], sources),
+            (0.25, [random.choice(messages).id], sources),
+            (0.12, [MISSING, "nowhere"], sources),
             (0.05, ids, sources),
             (0.08, ids, derived_from),
             (0.05, [MISSING, path[0]], derived_from),
@@ -188,18 +188,25 @@ def _compare(engine: Callable[[], Any], batches: Batches, questions: Sequence[Qu
 
 
 def _replay(engine: Callable[[], Any], batches: Batches) -> tuple[Any, Reference]:
-    """An engine that took in the batches, asked for whole views meanwhile, and a reference with the same events."""
-    ours, right = engine(), Reference()
+    """An engine that was asked for bitmaps after each batch, or how it failed, and a reference with the same events."""
+    right = Reference()
     for batch in batches:
-        ours.add(batch)
-        ours.bitmaps([event.id for event in batch[:3]], policy=bm.COMPAT)
-    right.add(event for batch in batches for event in sorted(batch, key=lambda event: event.id))
+        right.add(batch)
+    ours = engine()
+    try:
+        for batch in batches:
+            ours.add(batch)
+            ours.bitmaps([event.id for event in batch[:3]], policy=bm.COMPAT)
+    except Exception as error:
+        return error, right
     return ours, right
 
 
 def _answer(target: Any, question: Question) -> Any:
     """The answer by ids, which are the same whatever the order of arrival; an error by its name."""
     name, anchors, policy = question
+    if isinstance(target, Exception):
+        return type(target).__name__
     try:
         if name == "bulk":
             return _bulk(target, anchors, policy)

@@ -92,6 +92,13 @@ def below(store: bm.Store, top: str) -> list[str]:
     return list(reached)
 
 
+def message(store: bm.Store, id: str) -> bm.Message:
+    """A message that the tree of the store knows."""
+    found = store.log.get(id)
+    assert isinstance(found, bm.Message)
+    return found
+
+
 def tree_lines(store: bm.Store, top: str, *, width: int, path: Collection[str] = ()) -> Iterator[Text]:
     """Draw the tree under `top`, one message a line; the messages of `path` stand out.
 
@@ -120,15 +127,14 @@ def tree_lines(store: bm.Store, top: str, *, width: int, path: Collection[str] =
 
 
 def _message_line(store: bm.Store, id: str, joint: str, width: int, *, marked: bool) -> Text:
-    message = store.log.get(id)
-    assert isinstance(message, bm.Message)
+    said = message(store, id)
     room = width - cell_len(joint) - 2 - ROLE_CELLS - 2 - 2 - ID_CELLS
     return Text.assemble(
         (joint, "dim"),
         ("● ", "bold green") if marked else ("○ ", "dim"),
-        (_cell(plain(message.role or ""), ROLE_CELLS), "bold" if marked else ""),
+        (_cell(plain(said.role or ""), ROLE_CELLS), "bold" if marked else ""),
         "  ",
-        (_cell(plain(message.text or ""), max(room, LEAST_TEXT_CELLS)), "" if marked else "dim"),
+        (_cell(plain(said.text or "(no text)"), max(room, LEAST_TEXT_CELLS)), "" if marked and said.text else "dim"),
         "  ",
         (short(id), "cyan"),
     )

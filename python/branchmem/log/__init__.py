@@ -116,7 +116,10 @@ class Log:
             raise self._refusal() from None
 
     def read(self, work: Callable[[Reader], T]) -> T:
-        """Run `work` on one snapshot.  Inside other work on this file, on the snapshot of that."""
+        """Run `work` on one snapshot.  Inside other work on this file, on the snapshot of that.
+
+        `work` must not wait for a write of another thread: the map cannot grow under a snapshot.
+        """
         outer: Reader | None = getattr(self._file.here, "reader", None)
         if outer is not None:
             self._check()
@@ -185,7 +188,8 @@ class Log:
                 out = work(reader)
             finally:
                 file.here.reader = None
-            self._check()
+            if file.forked:
+                raise StoreForked(self.path)
             txnid = txn.id()
             txn.commit()
         except BaseException:

@@ -54,7 +54,6 @@ _DAMAGE = (
     lmdb.IncompatibleError,
     lmdb.CursorFullError,
     lmdb.PageFullError,
-    lmdb.BadValsizeError,
 )
 _NO_ROOM: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
@@ -140,19 +139,21 @@ class File:
     def grow(self, seen: int) -> None:
         """Make the map larger, unless another thread already did since it had `seen` bytes."""
         with self.gate.alone():
-            if self.map_bytes == seen:
+            if self.users and self.map_bytes == seen:
                 self._resize(min(2 * seen, seen + MAX_GROWTH_BYTES))
 
     def follow(self) -> None:
         """Make the map as large as what another process committed."""
         with self.gate.alone():
+            if not self.users:
+                return
             last_page = max(self.words[LAST_PAGE_WORD], self.words[self._page_bytes // 8 + LAST_PAGE_WORD])
             self._resize(max(self.map_bytes, _rounded((last_page + 1) * self._page_bytes)))
 
     def reopen(self, seen: lmdb.Environment) -> None:
         """Replace an environment that a failed write of its meta page has made useless."""
         with self.gate.alone():
-            if self.env is seen:
+            if self.users and self.env is seen:
                 self.env.close()
                 self._attach(self.map_bytes)
 

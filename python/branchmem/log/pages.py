@@ -19,6 +19,7 @@ TXNID_WORD: Final = 18  # in words of 8 bytes from the start of a meta page
 LAST_PAGE_WORD: Final = 17
 
 _LOOKS: Final = 10
+_WALKS: Final = 3
 _LMDB_MAGIC: Final = 0xBEEFC0DE
 _LMDB_VERSION: Final = 1
 _META_PAGE: Final = 0x08
@@ -126,7 +127,7 @@ def _is_tree_page(page: bytes, number: int) -> bool:
 
 def verify_pages(path: str, fd: int, page_bytes: int) -> None:
     """Walk the whole file in plain Python.  What a commit during the walk upset is walked again."""
-    for _ in range(_LOOKS):
+    for _ in range(_WALKS):
         before = os.pread(fd, 2 * page_bytes, 0)
         try:
             findings = verify(path, subdir=False)  # type: ignore[no-untyped-call]

@@ -11,8 +11,8 @@ use crate::provenance::{Memories, Shape};
 use crate::reason::{Admitted, LEGACY_SOURCE, PLACED, Reasons, UNKNOWN_MEMORY};
 use crate::stand::{Ambiguous, Stand};
 use crate::topology::{Above, Forest};
-use crate::tour::Tour;
-use crate::view::{Answer, Index, NOTHING_ADMITTED, Visible, admit};
+use crate::tour::{Span, Spot, Tour};
+use crate::view::{Answer, Index, Visible};
 use crate::{Map, Set};
 
 /// What a batch would do.
@@ -255,6 +255,21 @@ impl Engine {
         }
     }
 
+    /// Where the only anchor of a stand is in the tour, for [`Self::reasons_at`].
+    #[must_use]
+    pub fn spot(&self, stand: &Stand) -> Option<Spot> {
+        let mut anchors = stand.anchors();
+        let only = anchors.next().filter(|_| anchors.len() == 0 && stand.problems() == 0)?;
+        Some(self.tour.spot(&self.forest, only))
+    }
+
+    /// The same as [`Self::reasons`] by way of the tour alone; `None` where that does not decide.
+    #[must_use]
+    pub fn reasons_at(&self, mem: Mem, spot: Spot) -> Option<Reasons> {
+        let span = self.index.span(mem);
+        if span.size == 0 { None } else { self.tour.misplaced(spot, span) }
+    }
+
     /// All reasons of every memory, by ordinal. O(memories + references of forks). Needs [`Self::is_current`].
     #[must_use]
     pub fn all_reasons(&self, stand: &Stand) -> Vec<Reasons> {
@@ -303,7 +318,7 @@ impl Engine {
             return None;
         }
         let visible = self.index.walk(stand, &self.forest, &self.tour, &self.memories)?;
-        Some(Answer { visible: Visible::Sparse(visible), admitted: NOTHING_ADMITTED })
+        Some(Answer { visible: Visible::Sparse(visible), admitted: Admitted::default() })
     }
 
     /// Which memories are visible under a policy. Where it lets anything through, needs [`Self::is_current`].
@@ -314,16 +329,16 @@ impl Engine {
     pub fn answer(&self, stand: &Stand, policy: Reasons) -> Answer {
         let policy = policy & !UNKNOWN_MEMORY;
         if !stand.is_usable() && stand.problems() & !policy != 0 {
-            return Answer { visible: Visible::Sparse(Vec::new()), admitted: NOTHING_ADMITTED };
+            return Answer { visible: Visible::Sparse(Vec::new()), admitted: Admitted::default() };
         }
         if !stand.is_usable() || policy & PLACED != 0 {
             return Self::among(&self.all_reasons(stand), policy);
         }
         let mut visible = self.index.on_path(stand, &self.forest, &self.tour, &self.memories);
-        let mut admitted = NOTHING_ADMITTED;
+        let mut admitted = Admitted::default();
         let mut show = |mem: Mem, reasons: Reasons| {
             if reasons & !policy == 0 {
-                admit(&mut admitted, reasons);
+                admitted.add(reasons);
                 match &mut visible {
                     Visible::Sparse(ordinals) => ordinals.push(mem.0),
                     Visible::Dense(words) => words[mem.at() / 64] |= 1 << (mem.0 % 64),
@@ -350,48 +365,53 @@ impl Engine {
 
     fn among(reasons: &[Reasons], policy: Reasons) -> Answer {
         let mut words = vec![0; reasons.len().div_ceil(64)];
-        let mut admitted = NOTHING_ADMITTED;
+        let mut admitted = Admitted::default();
         for (at, &reasons) in reasons.iter().enumerate() {
             if reasons & !policy == 0 {
                 words[at / 64] |= 1 << (at % 64);
-                admit(&mut admitted, reasons);
+                admitted.add(reasons);
             }
         }
         Answer { visible: Visible::Dense(words), admitted }
     }
 
-    /// Whether each memory is visible at the message beside it; `None` is one that is not in the log.
+    /// Whether each memory is visible at the message beside it, both by ordinal: 1 or 0. An ordinal
+    /// beyond all is not in the log. Returns what was let through, and how many are visible.
     ///
-    /// O(1) a pair in strict, where the tour is fresh. Under a policy, needs [`Self::is_current`].
+    /// One comparison a pair in strict, where the tour is fresh. Under a policy, needs [`Self::is_current`].
     pub fn pairs(
         &self,
-        pairs: impl Iterator<Item = (Option<Mem>, Option<Node>)>,
+        pairs: impl Iterator<Item = (u32, u32)>,
         policy: Reasons,
-        visible: &mut Vec<bool>,
-    ) -> Admitted {
-        let mut admitted = NOTHING_ADMITTED;
+        visible: &mut [u8],
+    ) -> (Admitted, usize) {
         let policy = policy & !UNKNOWN_MEMORY;
-        visible.extend(pairs.map(|(mem, node)| match (mem, node) {
-            (Some(mem), Some(node)) if policy == 0 => {
-                let span = self.index.span(mem);
-                span.covers(self.tour.span(node).start)
-                    || (span == crate::tour::Span::LATER && self.shows_later(mem, node))
-            }
-            _ => {
+        let mut admitted = Admitted::default();
+        let mut count = 0;
+        for ((mem, node), visible) in pairs.zip(visible) {
+            let shows = if policy == 0 {
+                let span = self.index.spans().get(mem as usize).copied().unwrap_or(Span::NEVER);
+                let position = self.tour.spans().get(node as usize).map_or(u32::MAX, |span| span.start);
+                span.covers(position) || (span == Span::LATER && self.shows_later(Mem(mem), Node(node)))
+            } else {
+                let mem = ((mem as usize) < self.memories.len()).then_some(Mem(mem));
+                let node = ((node as usize) < self.forest.len()).then_some(Node(node));
                 let reasons = self.reasons(mem, &Stand::at(node, &self.forest));
-                let shows = reasons & !policy == 0;
-                if shows {
-                    admit(&mut admitted, reasons);
+                if reasons & !policy == 0 {
+                    admitted.add(reasons);
                 }
-                shows
-            }
-        }));
-        admitted
+                reasons & !policy == 0
+            };
+            *visible = u8::from(shows);
+            count += usize::from(shows);
+        }
+        (admitted, count)
     }
 
     fn shows_later(&self, mem: Mem, node: Node) -> bool {
         let shape = self.memories.shape(mem);
-        self.forest.is_attached(node)
+        node.at() < self.forest.len()
+            && self.forest.is_attached(node)
             && self.memories.homes(&shape).iter().all(|&home| self.forest.is_ancestor(home, node))
     }
 

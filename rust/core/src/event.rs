@@ -17,6 +17,8 @@ pub const BLOCK_EVENTS: usize = 1000;
 const VERSION: u8 = 1;
 const MAX_ID: usize = 256;
 const MAX_REFERENCES: usize = 4096;
+/// So that ordinals fit their arrays.
+const MAX_IDS: usize = 1 << 30;
 
 /// Why a block was refused. Trust nothing from its first seq on.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -337,7 +339,7 @@ impl<'a> Resolve<'a> for Interning<'_> {
             Ref::Number(number) if (number as usize) < self.0.len() => Ok(Number(number)),
             Ref::Number(_) => Err(Damaged("a record refers to an id that was never mentioned")),
             Ref::Name(name) if self.0.find(name).is_some() => Err(Damaged("an id is mentioned first twice")),
-            Ref::Name(_) if self.0.len() >= u32::MAX as usize - 1 => Err(Damaged("the log has too many ids")),
+            Ref::Name(_) if self.0.len() >= MAX_IDS => Err(Damaged("the log has too many ids")),
             Ref::Name(name) => Ok(self.0.add(name)),
         }
     }

@@ -46,20 +46,20 @@ pub enum Bearer {
     Memory(Mem),
 }
 
-const NOTHING: u8 = 0;
-const MESSAGE: u8 = 1;
-const MEMORY: u8 = 2;
+/// What bears an id, in the two highest bits beside its ordinal.
+const MESSAGE: u32 = 1 << 30;
+const MEMORY: u32 = 2 << 30;
+const ORDINAL: u32 = MESSAGE - 1;
 
 /// All ids mentioned, with what bears each.
 ///
-/// About 26 bytes an id beside its own bytes.
+/// About 24 bytes an id beside its own bytes; at most 2^30 ordinals of a type.
 pub struct Ids {
     bytes: Vec<u8>,
     ends: Vec<usize>,
     table: HashTable<u32>,
     hasher: FixedState,
-    types: Vec<u8>,
-    ordinals: Vec<u32>,
+    bearers: Vec<u32>,
     seqs: Vec<u32>,
 }
 
@@ -72,8 +72,7 @@ impl Ids {
             ends: Vec::new(),
             table: HashTable::new(),
             hasher: FixedState::with_seed(seed),
-            types: Vec::new(),
-            ordinals: Vec::new(),
+            bearers: Vec::new(),
             seqs: Vec::new(),
         }
     }
@@ -123,8 +122,7 @@ impl Ids {
         self.ends.push(self.bytes.len());
         let Self { bytes, ends, table, hasher, .. } = self;
         table.insert_unique(hash, number, |&other| hasher.hash_one(slice(bytes, ends, other as usize)));
-        self.types.push(NOTHING);
-        self.ordinals.push(0);
+        self.bearers.push(0);
         self.seqs.push(0);
         Number(number)
     }
@@ -140,30 +138,27 @@ impl Ids {
             self.ends.pop();
             self.bytes.truncate(self.ends.last().copied().unwrap_or(0));
         }
-        self.types.truncate(len);
-        self.ordinals.truncate(len);
+        self.bearers.truncate(len);
         self.seqs.truncate(len);
     }
 
     /// Say what bears an id, once.
     pub fn bear(&mut self, number: Number, bearer: Bearer, seq: u32) {
-        let (kind, ordinal) = match bearer {
-            Bearer::Nothing => (NOTHING, 0),
-            Bearer::Message(node) => (MESSAGE, node.0),
-            Bearer::Memory(mem) => (MEMORY, mem.0),
+        self.bearers[number.at()] = match bearer {
+            Bearer::Nothing => 0,
+            Bearer::Message(node) => MESSAGE | node.0,
+            Bearer::Memory(mem) => MEMORY | mem.0,
         };
-        self.types[number.at()] = kind;
-        self.ordinals[number.at()] = ordinal;
         self.seqs[number.at()] = seq;
     }
 
     /// What bears an id.
     #[must_use]
     pub fn bearer(&self, number: Number) -> Bearer {
-        let ordinal = self.ordinals[number.at()];
-        match self.types[number.at()] {
-            MESSAGE => Bearer::Message(Node(ordinal)),
-            MEMORY => Bearer::Memory(Mem(ordinal)),
+        let bearer = self.bearers[number.at()];
+        match bearer & !ORDINAL {
+            MESSAGE => Bearer::Message(Node(bearer & ORDINAL)),
+            MEMORY => Bearer::Memory(Mem(bearer & ORDINAL)),
             _ => Bearer::Nothing,
         }
     }
@@ -189,7 +184,7 @@ impl Ids {
     /// The position of the event that bears an id.
     #[must_use]
     pub fn seq(&self, number: Number) -> Option<u32> {
-        (self.types[number.at()] != NOTHING).then(|| self.seqs[number.at()])
+        (self.bearers[number.at()] != 0).then(|| self.seqs[number.at()])
     }
 
     fn raw(&self, number: usize) -> &[u8] {

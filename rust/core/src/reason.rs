@@ -46,8 +46,30 @@ pub fn bits(reasons: Reasons) -> impl Iterator<Item = usize> {
     (0..COUNT).filter(move |bit| reasons & (1 << bit) != 0)
 }
 
-/// How often each reason was let through in a bulk answer.
-pub type Admitted = [u64; COUNT];
+/// A number for each reason.
+pub type Counts = [u64; COUNT];
+
+/// How often each reason was let through in a bulk answer; in strict, nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Admitted(Option<Box<Counts>>);
+
+impl Admitted {
+    /// Add what one visible memory lets through.
+    pub fn add(&mut self, reasons: Reasons) {
+        if reasons != 0 {
+            let counts = self.0.get_or_insert_default();
+            bits(reasons).for_each(|bit| counts[bit] += 1);
+        }
+    }
+
+    /// Add another answer.
+    pub fn merge(&mut self, other: &Self) {
+        if let Some(others) = &other.0 {
+            let counts = self.0.get_or_insert_default();
+            counts.iter_mut().zip(&**others).for_each(|(count, other)| *count += other);
+        }
+    }
+}
 
 /// What verdicts were handed out. Safe under threads; never resets by itself.
 #[derive(Default)]
@@ -71,17 +93,15 @@ impl Counters {
 
     /// Count a bulk answer: what it let through, and how many it left out.
     pub fn bulk(&self, admitted: &Admitted, unlisted: u64) {
-        for (counter, &n) in self.admitted.iter().zip(admitted) {
-            if n > 0 {
-                add(counter, n);
-            }
+        for counts in &admitted.0 {
+            self.admitted.iter().zip(&**counts).filter(|(_, n)| **n > 0).for_each(|(counter, &n)| add(counter, n));
         }
         add(&self.unlisted, unlisted);
     }
 
     /// Hidden by reason, let through by reason, left out.
     #[must_use]
-    pub fn read(&self) -> (Admitted, Admitted, u64) {
+    pub fn read(&self) -> (Counts, Counts, u64) {
         let load = |counters: &[AtomicU64; COUNT]| std::array::from_fn(|bit| counters[bit].load(Relaxed));
         (load(&self.hidden), load(&self.admitted), self.unlisted.load(Relaxed))
     }

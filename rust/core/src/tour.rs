@@ -8,6 +8,7 @@
 //! gain from it.
 
 use crate::ids::Node;
+use crate::reason::{FUTURE, OTHER_TREE, Reasons, SIBLING};
 use crate::topology::Forest;
 
 const NONE: u32 = u32::MAX;
@@ -39,6 +40,16 @@ impl Span {
 pub struct Tour {
     spans: Vec<Span>,
     toured: usize,
+    rebuilt: u64,
+}
+
+/// A usable anchor as the tour saw it: what decides a source in one or two comparisons.
+#[derive(Clone, Copy, Debug)]
+pub struct Spot {
+    /// Valid until the tour is rebuilt.
+    rebuilt: u64,
+    anchor: Span,
+    tree: Span,
 }
 
 impl Tour {
@@ -81,6 +92,37 @@ impl Tour {
             }
         }
         self.toured = forest.len();
+        self.rebuilt += 1;
+    }
+
+    /// Where an attached message stands.
+    #[must_use]
+    pub fn spot(&self, forest: &Forest, anchor: Node) -> Spot {
+        Spot { rebuilt: self.rebuilt, anchor: self.span(anchor), tree: self.span(forest.top(anchor)) }
+    }
+
+    /// What is wrong with a source in the tour, by its span; `None` where the tour was rebuilt since.
+    #[must_use]
+    pub fn misplaced(&self, spot: Spot, source: Span) -> Option<Reasons> {
+        if spot.rebuilt != self.rebuilt {
+            return None;
+        }
+        // Nothing of the tour hangs below a later message, whose own span covers nothing.
+        Some(if source.covers(spot.anchor.start) {
+            0
+        } else if !spot.tree.covers(source.start) {
+            OTHER_TREE
+        } else if spot.anchor.covers(source.start) {
+            FUTURE
+        } else {
+            SIBLING
+        })
+    }
+
+    /// The spans of all messages.
+    #[must_use]
+    pub fn spans(&self) -> &[Span] {
+        &self.spans
     }
 
     /// The span of a message.

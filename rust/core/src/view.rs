@@ -9,7 +9,7 @@ use crate::Map;
 use crate::chains::Chain;
 use crate::ids::{Mem, Node};
 use crate::provenance::{Memories, Shape};
-use crate::reason::{Admitted, COUNT, bits};
+use crate::reason::Admitted;
 use crate::stand::Stand;
 use crate::topology::Forest;
 use crate::tour::{Span, Tour};
@@ -88,7 +88,7 @@ impl Visible {
 pub struct Answer {
     /// The memories.
     pub visible: Visible,
-    /// By reason; all zero under a policy that lets nothing through.
+    /// By reason.
     pub admitted: Admitted,
 }
 
@@ -99,24 +99,36 @@ pub struct Answer {
 /// O(log memories) amortised.
 #[derive(Default)]
 struct Hung {
-    runs: Vec<Vec<(u32, u32)>>,
+    first: Run,
+    more: Vec<Run>,
 }
+
+/// Depths with memories, sorted by depth.
+type Run = Vec<(u32, u32)>;
 
 impl Hung {
     fn push(&mut self, depth: u32, mem: u32) {
-        match self.runs.last_mut() {
-            Some(run) if run.last().is_none_or(|&(last, _)| last <= depth) => run.push((depth, mem)),
-            _ => self.runs.push(vec![(depth, mem)]),
+        let last = self.more.last_mut().unwrap_or(&mut self.first);
+        if last.last().is_none_or(|&(deepest, _)| deepest <= depth) {
+            last.push((depth, mem));
+            return;
         }
-        while let [.., long, short] = &self.runs[..]
-            && long.len() < 2 * short.len()
-        {
-            let short = self.runs.pop().unwrap_or_default();
-            if let Some(long) = self.runs.last_mut() {
-                long.extend(short);
-                long.sort_by_key(|&(depth, _)| depth);
+        let mut run = vec![(depth, mem)];
+        loop {
+            let longer = self.more.last_mut().unwrap_or(&mut self.first);
+            if longer.len() >= 2 * run.len() {
+                self.more.push(run);
+                return;
             }
+            longer.append(&mut run);
+            longer.sort_by_key(|&(depth, _)| depth);
+            let Some(merged) = self.more.pop() else { return };
+            run = merged;
         }
+    }
+
+    fn runs(&self) -> impl Iterator<Item = &Run> {
+        std::iter::once(&self.first).chain(&self.more)
     }
 }
 
@@ -201,6 +213,12 @@ impl Index {
         }
     }
 
+    /// The spans of all memories.
+    #[must_use]
+    pub fn spans(&self) -> &[Span] {
+        &self.spans
+    }
+
     /// The span of a memory's home.
     #[must_use]
     pub fn span(&self, mem: Mem) -> Span {
@@ -217,27 +235,35 @@ impl Index {
     /// The same by way of the path; `None` where so much is found that a scan is faster.
     #[must_use]
     pub fn walk(&self, stand: &Stand, forest: &Forest, tour: &Tour, memories: &Memories) -> Option<Vec<u32>> {
-        let mut out = Vec::new();
         // A scan costs about a sixteenth of what a memory found does, for each anchor; a step to
         // the next chain as much as four memories found.
         let mut budget = self.spans.len() * stand.anchors().len() / 16 + 64;
+        let mut found: Vec<&[(u32, u32)]> = Vec::with_capacity(16);
+        let mut leaves: Vec<&[u32]> = Vec::new();
+        let mut count = 0;
         for anchor in stand.anchors() {
             if forest.chain(anchor).is_none()
                 && let Some(hung) = self.on_leaf.get(&anchor.0)
             {
-                self.take(hung.iter().copied(), stand, forest, tour, memories, &mut out);
+                count += hung.len();
+                leaves.push(hung);
             }
             let mut at = forest.chain_above(anchor);
             while let Some((chain, depth)) = at {
-                for run in self.on_chain.get(chain.at()).map_or(&[][..], |hung| &hung.runs) {
+                for run in self.on_chain.get(chain.at()).into_iter().flat_map(Hung::runs) {
                     let above = &run[..run.partition_point(|&(at, _)| at <= depth)];
+                    count += above.len();
                     budget = budget.checked_sub(above.len())?;
-                    self.take(above.iter().map(|&(_, mem)| mem), stand, forest, tour, memories, &mut out);
+                    found.push(above);
                 }
                 budget = budget.checked_sub(4)?;
                 at = forest.chains().above(chain);
             }
         }
+        let mut out = Vec::with_capacity(count);
+        let leaves = leaves.into_iter().flatten().copied();
+        let hung = found.into_iter().flatten().map(|&(_, mem)| mem);
+        self.take(leaves.chain(hung), stand, forest, tour, memories, &mut out);
         Some(out)
     }
 
@@ -310,11 +336,3 @@ fn pack(bytes: &[u8; 64]) -> u64 {
         .enumerate()
         .fold(0, |word, (at, group)| word | (u64::from_le_bytes(*group).wrapping_mul(GATHER) >> 56) << (8 * at))
 }
-
-/// Add what a visible memory lets through.
-pub fn admit(admitted: &mut Admitted, reasons: crate::reason::Reasons) {
-    bits(reasons).for_each(|bit| admitted[bit] += 1);
-}
-
-/// Nothing let through.
-pub const NOTHING_ADMITTED: Admitted = [0; COUNT];

@@ -1,6 +1,6 @@
 //! Between Python's values and the engine's.
 
-use branchmem_core::reason::{Admitted, bits};
+use branchmem_core::reason::{Counts, bits};
 use branchmem_core::{BlockError, Engine, Mem, Node, Number};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyByteArray, PyDict, PyList, PyString, PyTuple};
+use std::sync::atomic::AtomicU32;
 
 pyo3::import_exception!(branchmem.errors, AmbiguousAnchor);
 pyo3::import_exception!(branchmem.errors, BadAnchor);
@@ -112,10 +113,37 @@ impl Names {
     }
 }
 
-/// The numbers of a contiguous array of uint32.
-pub fn ordinals(array: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
-    let buffer: PyBuffer<u32> = array.extract()?;
-    buffer.to_vec(array.py())
+/// A contiguous array of uint32, read where it lies.
+pub struct Ordinals(PyBuffer<u32>);
+
+impl Ordinals {
+    pub fn new(array: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Ok(Self(array.extract()?))
+    }
+
+    /// The numbers, which another thread may be writing to while they are read.
+    pub fn as_slice(&self) -> &[AtomicU32] {
+        self.0.as_slice_ptr().map_or(&[], |numbers| {
+            // SAFETY: the buffer stays exported, so its memory stays, while `self` lives; AtomicU32 has
+            // the size and alignment of u32, which PyBuffer has checked, and allows for other writers.
+            #[expect(unsafe_code, reason = "copying a million ordinals costs as much as judging them")]
+            unsafe {
+                std::slice::from_raw_parts(numbers.as_ptr().cast::<AtomicU32>(), numbers.len())
+            }
+        })
+    }
+}
+
+/// The bytes of a contiguous array that nothing else refers to yet.
+pub fn fresh_bytes(buffer: &mut PyBuffer<u8>) -> &mut [u8] {
+    buffer.as_slice_ptr().map_or(&mut [], |mut bytes| {
+        // SAFETY: callers have just made the array, so nobody else reads or writes it, and the
+        // exported buffer keeps its memory while it is borrowed.
+        #[expect(unsafe_code, reason = "filling numpy's own pages saves a copy of every bulk answer")]
+        unsafe {
+            bytes.as_mut()
+        }
+    })
 }
 
 /// A numpy array over bytes that nothing else refers to.
@@ -138,7 +166,7 @@ pub fn reason(py: Python<'_>, bits: u16) -> PyResult<Bound<'_, PyAny>> {
 }
 
 /// Counts by reason, those that are not zero.
-pub fn by_reason<'py>(py: Python<'py>, counts: &Admitted) -> PyResult<Bound<'py, PyDict>> {
+pub fn by_reason<'py>(py: Python<'py>, counts: &Counts) -> PyResult<Bound<'py, PyDict>> {
     let out = PyDict::new(py);
     for bit in bits(u16::MAX).filter(|&bit| counts[bit] > 0) {
         out.set_item(reason(py, 1 << bit)?, counts[bit])?;

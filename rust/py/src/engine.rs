@@ -1,18 +1,18 @@
 //! `Engine`: the log's fold, as `branchmem.store` drives it.
 
-use crate::convert::{self, Names, UNKNOWN, UnknownEvent};
+use crate::convert::{self, Names, Ordinals, UNKNOWN, UnknownEvent};
 use crate::shared::{Shared, answer};
 use crate::view::View;
-use branchmem_core::reason::UNKNOWN_MEMORY;
+use branchmem_core::reason::{Admitted, UNKNOWN_MEMORY};
 use branchmem_core::topology::Above;
-use branchmem_core::view::NOTHING_ADMITTED;
 use branchmem_core::{Engine as Core, Mem, Node, Number};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The engine behind a store, or without a file.
 #[pyclass(frozen, module = "branchmem._core")]
@@ -89,35 +89,30 @@ impl Engine {
         View::new(&self.shared, owner, anchor, policy, count)
     }
 
+    /// `empty` makes a uint8 array of a length: 1 where the pair is visible.
     fn visible<'py>(
         &self,
         py: Python<'py>,
         memories: &Bound<'py, PyAny>,
         anchors: &Bound<'py, PyAny>,
         policy: &Bound<'py, PyAny>,
+        empty: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.shared.check()?;
-        let (memories, anchors) = (convert::ordinals(memories)?, convert::ordinals(anchors)?);
+        let (memories, anchors) = (Ordinals::new(memories)?, Ordinals::new(anchors)?);
+        let (memories, anchors) = (memories.as_slice(), anchors.as_slice());
         let admit = convert::policy_bits(policy)?;
         convert::same_length(memories.len(), anchors.len())?;
-        let visible = py.detach(|| {
+        let array = empty.call1((memories.len(),))?;
+        let mut buffer: PyBuffer<u8> = array.extract()?;
+        let visible = convert::fresh_bytes(&mut buffer);
+        py.detach(|| {
             let engine = self.shared.read_prepared();
-            let (mems, nodes) = (engine.memories().len() as u32, engine.forest().len() as u32);
-            let mut visible = Vec::with_capacity(memories.len());
-            let pairs = memories
-                .iter()
-                .zip(&anchors)
-                .map(|(&mem, &node)| ((mem < mems).then_some(Mem(mem)), (node < nodes).then_some(Node(node))));
-            let admitted = engine.pairs(pairs, admit, &mut visible);
-            let unlisted = visible.iter().filter(|&&visible| !visible).count();
-            self.shared.counters.bulk(&admitted, unlisted as u64);
-            visible
+            let pairs = memories.iter().zip(anchors).map(|(mem, node)| (mem.load(Relaxed), node.load(Relaxed)));
+            let (admitted, shown) = engine.pairs(pairs, admit, visible);
+            self.shared.counters.bulk(&admitted, (visible.len() - shown) as u64);
         });
-        let bytes = PyByteArray::new_with(py, visible.len(), |bytes| {
-            bytes.iter_mut().zip(&visible).for_each(|(byte, &visible)| *byte = u8::from(visible));
-            Ok(())
-        })?;
-        convert::array(bytes, "bool")
+        Ok(array)
     }
 
     fn bitmaps(
@@ -134,11 +129,11 @@ impl Engine {
         let found = py.detach(|| {
             let engine = self.shared.read_prepared();
             let mut out = Vec::with_capacity(rows.len());
-            let (mut admitted, mut unlisted) = (NOTHING_ADMITTED, 0);
+            let (mut admitted, mut unlisted) = (Admitted::default(), 0);
             for (at, ids) in rows.iter().enumerate() {
                 let stand = engine.stand(&convert::numbers(&engine, ids)).map_err(|ambiguous| (at, ambiguous))?;
                 let answer = answer(&engine, &stand, admit);
-                admitted.iter_mut().zip(answer.admitted).for_each(|(all, n)| *all += n);
+                admitted.merge(&answer.admitted);
                 unlisted += engine.memories().len() - answer.visible.len();
                 out.push(answer.visible);
             }
@@ -151,15 +146,10 @@ impl Engine {
         })?;
         let width = total.div_ceil(8);
         let array = zeros.call1(((found.len(), width),))?;
-        let buffer: PyBuffer<u8> = array.extract()?;
-        if let Some(mut bytes) = buffer.as_slice_ptr() {
-            // SAFETY: `zeros` has just made the array, nothing else refers to it, and the
-            // interpreter stays in hand until the last byte is written.
-            #[expect(unsafe_code, reason = "filling numpy's zeroed pages in place halves the cost of a row")]
-            let bytes = unsafe { bytes.as_mut() };
-            for (visible, row) in found.iter().zip(bytes.chunks_exact_mut(width.max(1))) {
-                visible.for_each_byte(|at, bits| row[at] |= bits);
-            }
+        let mut buffer: PyBuffer<u8> = array.extract()?;
+        let bytes = convert::fresh_bytes(&mut buffer);
+        for (visible, row) in found.iter().zip(bytes.chunks_exact_mut(width.max(1))) {
+            visible.for_each_byte(|at, bits| row[at] |= bits);
         }
         Ok(array.unbind())
     }

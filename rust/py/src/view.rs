@@ -3,7 +3,7 @@
 use crate::convert::{self, BadAnchor, Names};
 use crate::shared::{Shared, answer};
 use branchmem_core::reason::{Admitted, UNKNOWN_MEMORY};
-use branchmem_core::view::{NOTHING_ADMITTED, admit};
+use branchmem_core::tour::Spot;
 use branchmem_core::{Ambiguous, Answer, Engine, Mem, Stand, Visible};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
@@ -22,6 +22,7 @@ pub struct View {
     admit: u16,
     count: bool,
     stand: Stand,
+    spot: Option<Spot>,
     seq: u64,
     /// How many memories the log had.
     total: usize,
@@ -47,7 +48,7 @@ impl View {
             let ids = convert::owned(&anchors)?;
             py.detach(|| Self::made(&shared.read_prepared(), &ids, admit))
         };
-        let (stand, seq, total, answer) = made.map_err(|ambiguous| refuse(shared, &anchors, ambiguous))?;
+        let Made { stand, spot, seq, total, answer } = made.map_err(|ambiguous| refuse(shared, &anchors, ambiguous))?;
         if stand.problems() != 0 {
             let reason = convert::reason(py, stand.problems())?;
             owner.call_method1(pyo3::intern!(py, "_warn"), (reason, &anchors))?;
@@ -60,6 +61,7 @@ impl View {
             admit,
             count,
             stand,
+            spot,
             seq,
             total,
             answer,
@@ -68,7 +70,7 @@ impl View {
     }
 
     /// The short way: one anchor in strict, walked with the interpreter in hand.
-    fn walked(shared: &Shared, anchors: &Bound<'_, PyTuple>, admit: u16) -> PyResult<Option<Made>> {
+    fn walked(shared: &Shared, anchors: &Bound<'_, PyTuple>, admit: u16) -> PyResult<Option<Result<Made, Ambiguous>>> {
         if admit != 0 || anchors.len() != 1 {
             return Ok(None);
         }
@@ -80,15 +82,15 @@ impl View {
             |ambiguous| Some(Err(ambiguous)),
             |stand| {
                 let answer = engine.walk(&stand)?;
-                Some(Ok((stand, engine.seq(), engine.memories().len(), answer)))
+                Some(Ok(Made::new(&engine, stand, answer)))
             },
         ))
     }
 
-    fn made(engine: &Engine, ids: &[Option<PyBackedStr>], admit: u16) -> Made {
+    fn made(engine: &Engine, ids: &[Option<PyBackedStr>], admit: u16) -> Result<Made, Ambiguous> {
         let stand = engine.stand(&convert::numbers(engine, ids))?;
         let answer = answer(engine, &stand, admit);
-        Ok((stand, engine.seq(), engine.memories().len(), answer))
+        Ok(Made::new(engine, stand, answer))
     }
 
     fn sorted(&self) -> &[u32] {
@@ -119,7 +121,7 @@ impl View {
     /// Add what a memory that is shown lets through, as the log is now.
     fn admit(&self, engine: &Engine, mem: Mem, admitted: &mut Admitted) {
         if self.admit != 0 {
-            admit(admitted, engine.reasons(Some(mem), &self.stand) & self.admit);
+            admitted.add(engine.reasons(Some(mem), &self.stand) & self.admit);
         }
     }
 
@@ -129,8 +131,12 @@ impl View {
         let short = {
             let engine = self.shared.read();
             let mem = id.and_then(|id| convert::memory(&engine, id));
-            let settled = mem.is_none_or(|mem| engine.memories().is_settled(mem));
-            (settled || engine.is_current()).then(|| self.judge(&engine, mem))
+            let by_tour = mem.zip(self.spot).and_then(|(mem, spot)| engine.reasons_at(mem, spot));
+            let settled = || mem.is_none_or(|mem| engine.memories().is_settled(mem)) || engine.is_current();
+            match by_tour {
+                Some(reasons) => Some((self.shows(&engine, mem, reasons), reasons)),
+                None => settled().then(|| self.judge(&engine, mem)),
+            }
         };
         let (visible, reasons) = short.unwrap_or_else(|| {
             py.detach(|| {
@@ -143,7 +149,7 @@ impl View {
                 self.shared.counters.verdict(reasons, self.admit);
             } else if !visible {
                 // The log has grown, and would show by now what this view does not.
-                self.shared.counters.bulk(&NOTHING_ADMITTED, 1);
+                self.shared.counters.bulk(&Admitted::default(), 1);
             }
         }
         Ok(visible)
@@ -151,9 +157,12 @@ impl View {
 
     fn judge(&self, engine: &Engine, mem: Option<Mem>) -> (bool, u16) {
         let reasons = engine.reasons(mem, &self.stand);
-        let visible =
-            if engine.seq() == self.seq { reasons & !self.admit == 0 } else { mem.is_some_and(|mem| self.holds(mem)) };
-        (visible, reasons)
+        (self.shows(engine, mem, reasons), reasons)
+    }
+
+    /// Whether the view shows a memory that has these reasons by now.
+    fn shows(&self, engine: &Engine, mem: Option<Mem>, reasons: u16) -> bool {
+        if engine.seq() == self.seq { reasons & !self.admit == 0 } else { mem.is_some_and(|mem| self.holds(mem)) }
     }
 
     /// The visible memories of a kind and about a key in path order, by depth and id.
@@ -169,7 +178,7 @@ impl View {
             self.sorted().iter().map(|&mem| Mem(mem)).filter(fits).map(|mem| (engine.depth(mem), mem)).collect();
         found.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| name(a.1).cmp(name(b.1))));
         found.truncate(limit);
-        let mut admitted = NOTHING_ADMITTED;
+        let mut admitted = Admitted::default();
         found.iter().for_each(|&(_, mem)| self.admit(&engine, mem, &mut admitted));
         self.count_some(&admitted, self.total - self.answer.visible.len());
         let names = Names::of_numbers(&engine, found.iter().map(|&(_, mem)| memories.number(mem)));
@@ -179,7 +188,21 @@ impl View {
 
 static VERDICT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-type Made = Result<(Stand, u64, usize, Answer), Ambiguous>;
+/// What one hold of the lock found.
+struct Made {
+    stand: Stand,
+    spot: Option<Spot>,
+    seq: u64,
+    total: usize,
+    answer: Answer,
+}
+
+impl Made {
+    fn new(engine: &Engine, stand: Stand, answer: Answer) -> Self {
+        let spot = engine.spot(&stand);
+        Self { stand, spot, seq: engine.seq(), total: engine.memories().len(), answer }
+    }
+}
 
 pub fn refuse(shared: &Shared, anchors: &Bound<'_, PyTuple>, ambiguous: Ambiguous) -> PyErr {
     let top = {
@@ -242,7 +265,7 @@ impl View {
         let texts = convert::strings(ids)?;
         let names = py.detach(|| {
             let engine = if self.admit == 0 { self.shared.read() } else { self.shared.read_current() };
-            let (mut names, mut admitted, mut shown) = (Names::default(), NOTHING_ADMITTED, 0);
+            let (mut names, mut admitted, mut shown) = (Names::default(), Admitted::default(), 0);
             for id in texts.iter().flatten() {
                 if let Some(mem) = convert::memory(&engine, id).filter(|&mem| self.holds(mem)) {
                     self.admit(&engine, mem, &mut admitted);
