@@ -30,7 +30,7 @@ demo: $(extension)  ## set up, build, and show the product at work
 	@$(bin)/branchmem demo
 
 test: $(dev) $(extension)  ## set up, build, and run all tests
-	cargo test --workspace --quiet
+	cargo test --package branchmem-core --quiet
 	$(bin)/python -m pytest
 
 check: $(dev) $(extension)  ## formatting, lints, types, the import table

@@ -163,11 +163,11 @@ class Conversations(RuleBasedStateMachine):
 
 
 def outcome(ask: Callable[[Any], Any], target: Any) -> Any:
-    """The answer, or the error with what it carries."""
+    """The answer, or the error; what is unknown must be the same, which two of three anchors are named need not."""
     try:
         return ask(target)
     except bm.Error as error:
-        return type(error).__name__, error.args if isinstance(error, bm.AmbiguousAnchor | bm.UnknownEvent) else ()
+        return type(error).__name__, error.args if isinstance(error, bm.UnknownEvent) else ()
 
 
 def of_tree(question: str, *ids: str) -> Callable[[Any], Any]:
@@ -204,8 +204,8 @@ def _quiet() -> Iterator[None]:
 
 TestConversations = Conversations.TestCase
 TestConversations.settings = settings(
-    max_examples=120,
-    stateful_step_count=40,
+    max_examples=400,
+    stateful_step_count=50,
     derandomize=True,
     deadline=None,
     suppress_health_check=list(HealthCheck),

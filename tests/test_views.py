@@ -47,7 +47,7 @@ def test_a_view_whose_anchor_arrives_later_stays_empty(engine: Any) -> None:
     assert shown(engine.at("later")) == {"m"}
 
 
-def test_a_stale_verdict_is_counted_with_the_reasons_of_now(engine: Any) -> None:
+def test_a_stale_view_counts_a_memory_as_it_is_now_and_a_whole_answer_as_it_was(engine: Any) -> None:
     engine.add([*CHAT, fact("m", "u1"), fact("waits", "late"), fact("side", "u1x")])
     strict, compat = engine.at("a1"), engine.at("a1", policy=COMPAT)
     engine.add([Message("late", "a1"), fact("new", "u1")])
@@ -56,8 +56,23 @@ def test_a_stale_verdict_is_counted_with_the_reasons_of_now(engine: Any) -> None
     assert "new" not in strict  # hidden then, visible now
     assert "waits" not in strict  # hidden then and now, for another reason
     assert "waits" in compat  # visible then, hidden now
-    assert shown(compat) == {"m", "waits"}
+    assert compat.filter(["waits", "m", "side"]) == ["waits", "m"]
     assert engine.counters() == {"hidden": {Reason.SIBLING: 1, Reason.FUTURE: 1}, "admitted": {}, "unlisted": 2}
+    assert shown(compat) == {"m", "waits"}
+    assert engine.counters()["admitted"] == {Reason.MISSING_SOURCE: 1}
+
+
+def test_a_stale_view_counts_at_the_anchors_as_it_found_them(engine: Any) -> None:
+    engine.add([fact("m", "r"), Message("x", "r"), Message("y", "r")])
+    view = engine.at(["x", "y"])
+    engine.add([Message("r", None)])
+
+    assert "m" not in view
+    assert engine.counters() == {"hidden": {Reason.DETACHED_ANCHOR: 1}, "admitted": {}, "unlisted": 0}
+    with pytest.raises(bm.AmbiguousAnchor):
+        view.explain("m")
+    with pytest.raises(bm.AmbiguousAnchor):
+        view.reasons()
 
 
 # Counters
@@ -277,4 +292,4 @@ def test_the_tree_says_what_is_missing_above(engine: Any) -> None:
     assert list(tree.children("lost")) == ["below"]
     assert tree.is_ancestor("lost", "below")
     assert not tree.is_ancestor("below", "lost")
-    assert (list(tree.roots()), list(tree.leaves())) == ([], [])
+    assert (list(tree.roots()), list(tree.leaves()), list(tree.leaves("lost"))) == ([], [], ["below"])

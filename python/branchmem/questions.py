@@ -78,7 +78,7 @@ class Questions:
         """A bitmap an anchor, each as `at` takes it: uint8 (n, ceil(memories / 8)), little-endian bits."""
         import numpy as np
 
-        return self._fresh().bitmaps(list(anchors), policy, lambda shape: np.zeros(shape, np.uint8))
+        return self._fresh().bitmaps(list(anchors), policy, lambda shape: np.empty(shape, np.uint8))
 
     @property
     def memory_ids(self) -> Ids:

@@ -162,7 +162,8 @@ class Reference:
         """One bitmap an anchor, (n, ceil(memories / 8)), little-endian bits."""
         import numpy as np
 
-        rows = [self.at(anchor, policy=policy).bitmap() for anchor in anchors]
+        views = [self.at(anchor, policy=policy) for anchor in anchors]
+        rows = [view.bitmap() for view in views]
         return np.frombuffer(b"".join(rows), np.uint8).reshape(len(rows), (len(self._memories) + 7) // 8)
 
     def counters(self) -> dict[str, Any]:
@@ -309,7 +310,8 @@ class ReferenceView:
     """What is visible at some anchors, as of the moment it was made.
 
     The set it shows never changes.  `explain`, `reasons` and the order of `memories`
-    speak of the log as it is now, and so do the reasons that are counted.
+    speak of the log as it is now.  Whole answers count what the view let through when
+    it was made; other answers count a memory as it is now, at the anchors as found then.
     """
 
     def __init__(self, reference: Reference, anchors: tuple[str, ...], policy: Policy, count: bool) -> None:
@@ -320,7 +322,8 @@ class ReferenceView:
         self._counted = count
         self._stand = reference._stand(anchors)
         self._all = list(reference._memories)
-        self._shown = {id: None for id in self._all if not _hiding(policy, reference._reasons(id, self._stand))}
+        reasons = {id: reference._reasons(id, self._stand) for id in self._all}
+        self._shown = {id: bits for id, bits in reasons.items() if not _hiding(policy, bits)}
         self.problems = Reason(sum(self._stand.problems))
         if self.problems:
             _LOGGER.warning("%r", self)
@@ -350,7 +353,7 @@ class ReferenceView:
 
     def ids(self) -> list[str]:
         """The ids of what is visible, by ordinal."""
-        self._count_bulk(self._shown, len(self._all) - len(self))
+        self._count_bulk(self._shown.values(), len(self._all) - len(self))
         return list(self._shown)
 
     def memories(self, *, kind: str | None = None, key: str | None = None, limit: int | None = None) -> list[Memory]:
@@ -362,14 +365,14 @@ class ReferenceView:
         shown = [self._reference._memories[id] for id in self._shown]
         asked = [memory for memory in shown if kind in (None, memory.kind) and key in (None, memory.key)]
         found = sorted(asked, key=lambda memory: (self._reference._depth(memory.id), memory.id))[:limit]
-        self._count_bulk([memory.id for memory in found], len(self._all) - len(self))
+        self._count_bulk((self._reasons_now(memory.id) for memory in found), len(self._all) - len(self))
         return found
 
     def filter(self, ids: Iterable[str]) -> list[str]:
         """Those of `ids` that are visible, in their order."""
         given = list(ids)
         found = [id for id in given if id in self._shown]
-        self._count_bulk(found, len(given) - len(found))
+        self._count_bulk((self._reasons_now(id) for id in found), len(given) - len(found))
         return found
 
     def explain(self, id: str) -> Verdict:
@@ -427,22 +430,18 @@ class ReferenceView:
         visible = not _hiding(self.policy, reasons)
         return Verdict(id, visible, reasons, MappingProxyType(faults), stand.seq, MappingProxyType(parted))
 
-    def _reasons_counted(self, ids: Iterable[str]) -> list[int]:
-        try:
-            stand = self._stand_now()
-        except AmbiguousAnchor:
-            stand = self._stand
-        return [self._reference._reasons(id, stand) for id in ids]
+    def _reasons_now(self, id: str) -> int:
+        return self._reference._reasons(id, self._stand)
 
     def _is_shown(self, id: str) -> bool:
         shown = id in self._shown
         if self._counted:
-            self._reference._count_one(self.policy, self._reasons_counted([id])[0], shown)
+            self._reference._count_one(self.policy, self._reasons_now(id), shown)
         return shown
 
-    def _count_bulk(self, returned: Iterable[str], left_out: int) -> None:
+    def _count_bulk(self, returned: Iterable[int], left_out: int) -> None:
         if self._counted:
-            self._reference._count_bulk(self.policy, self._reasons_counted(returned), left_out)
+            self._reference._count_bulk(self.policy, returned, left_out)
 
 
 class ReferenceLog:
@@ -508,12 +507,13 @@ class ReferenceTree:
         return [message.id for message in self._messages.values() if not isinstance(message.parent, str)]
 
     def leaves(self, root: str | None = None) -> list[str]:
-        """Attached messages without children, in order of arrival: all, or those at or below `root`."""
-        if root is not None:
-            self._known(root)
+        """Attached messages without children, in order of arrival; or those at or below `root`, attached or not."""
         parents = {message.parent for message in self._messages.values()}
-        ends = [id for id in self._messages if id not in parents and self._reference._place(id)]
-        return [id for id in ends if root is None or root in self._reference._climb(id)]
+        ends = [id for id in self._messages if id not in parents]
+        if root is None:
+            return [id for id in ends if self._reference._place(id)]
+        self._known(root)
+        return [id for id in ends if root in self._reference._climb(id)]
 
     def latest_leaf(self, id: str) -> str:
         """The leaf at or below an attached message that arrived last."""

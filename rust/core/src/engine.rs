@@ -255,6 +255,12 @@ impl Engine {
         }
     }
 
+    /// Where the first anchor of a stand is in the tour: near to each other for anchors near to each other.
+    #[must_use]
+    pub fn position(&self, stand: &Stand) -> u32 {
+        stand.anchors().next().map_or(u32::MAX, |anchor| self.tour.span(anchor).start)
+    }
+
     /// Where the only anchor of a stand is in the tour, for [`Self::reasons_at`].
     #[must_use]
     pub fn spot(&self, stand: &Stand) -> Option<Spot> {

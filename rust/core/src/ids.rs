@@ -51,30 +51,29 @@ const MESSAGE: u32 = 1 << 30;
 const MEMORY: u32 = 2 << 30;
 const ORDINAL: u32 = MESSAGE - 1;
 
+/// What is known of one id, side by side.
+struct Entry {
+    /// Where its bytes end; they begin where those of the one before do.
+    end: usize,
+    bearer: u32,
+    seq: u32,
+}
+
 /// All ids mentioned, with what bears each.
 ///
 /// About 24 bytes an id beside its own bytes; at most 2^30 ordinals of a type.
 pub struct Ids {
     bytes: Vec<u8>,
-    ends: Vec<usize>,
+    entries: Vec<Entry>,
     table: HashTable<u32>,
     hasher: FixedState,
-    bearers: Vec<u32>,
-    seqs: Vec<u32>,
 }
 
 impl Ids {
     /// No ids. The seed keeps hostile ids from colliding; answers do not depend on it.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self {
-            bytes: Vec::new(),
-            ends: Vec::new(),
-            table: HashTable::new(),
-            hasher: FixedState::with_seed(seed),
-            bearers: Vec::new(),
-            seqs: Vec::new(),
-        }
+        Self { bytes: Vec::new(), entries: Vec::new(), table: HashTable::new(), hasher: FixedState::with_seed(seed) }
     }
 
     /// The hasher of ids, for tables of a batch.
@@ -86,13 +85,13 @@ impl Ids {
     /// How many ids were mentioned.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.ends.len()
+        self.entries.len()
     }
 
     /// Whether none was.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.entries.is_empty()
     }
 
     /// The id with this number.
@@ -116,46 +115,43 @@ impl Ids {
 
     /// Give the next number to an id that has none.
     pub fn add(&mut self, id: &str) -> Number {
-        let number = self.ends.len() as u32;
+        let number = self.entries.len() as u32;
         let hash = self.hasher.hash_one(id.as_bytes());
         self.bytes.extend_from_slice(id.as_bytes());
-        self.ends.push(self.bytes.len());
-        let Self { bytes, ends, table, hasher, .. } = self;
-        table.insert_unique(hash, number, |&other| hasher.hash_one(slice(bytes, ends, other as usize)));
-        self.bearers.push(0);
-        self.seqs.push(0);
+        self.entries.push(Entry { end: self.bytes.len(), bearer: 0, seq: 0 });
+        let Self { bytes, entries, table, hasher } = self;
+        table.insert_unique(hash, number, |&other| hasher.hash_one(slice(bytes, entries, other as usize)));
         Number(number)
     }
 
     /// Take the latest numbers back until `len` are left. They must bear nothing.
     pub fn truncate(&mut self, len: usize) {
-        while self.ends.len() > len {
-            let last = self.ends.len() - 1;
+        while self.entries.len() > len {
+            let last = self.entries.len() - 1;
             let hash = self.hasher.hash_one(self.raw(last));
             if let Ok(entry) = self.table.find_entry(hash, |&number| number as usize == last) {
                 entry.remove();
             }
-            self.ends.pop();
-            self.bytes.truncate(self.ends.last().copied().unwrap_or(0));
+            self.entries.pop();
+            self.bytes.truncate(self.entries.last().map_or(0, |entry| entry.end));
         }
-        self.bearers.truncate(len);
-        self.seqs.truncate(len);
     }
 
     /// Say what bears an id, once.
     pub fn bear(&mut self, number: Number, bearer: Bearer, seq: u32) {
-        self.bearers[number.at()] = match bearer {
+        let entry = &mut self.entries[number.at()];
+        entry.seq = seq;
+        entry.bearer = match bearer {
             Bearer::Nothing => 0,
             Bearer::Message(node) => MESSAGE | node.0,
             Bearer::Memory(mem) => MEMORY | mem.0,
         };
-        self.seqs[number.at()] = seq;
     }
 
     /// What bears an id.
     #[must_use]
     pub fn bearer(&self, number: Number) -> Bearer {
-        let bearer = self.bearers[number.at()];
+        let bearer = self.entries[number.at()].bearer;
         match bearer & !ORDINAL {
             MESSAGE => Bearer::Message(Node(bearer & ORDINAL)),
             MEMORY => Bearer::Memory(Mem(bearer & ORDINAL)),
@@ -184,17 +180,17 @@ impl Ids {
     /// The position of the event that bears an id.
     #[must_use]
     pub fn seq(&self, number: Number) -> Option<u32> {
-        (self.bearers[number.at()] != 0).then(|| self.seqs[number.at()])
+        (self.entries[number.at()].bearer != 0).then(|| self.entries[number.at()].seq)
     }
 
     fn raw(&self, number: usize) -> &[u8] {
-        slice(&self.bytes, &self.ends, number)
+        slice(&self.bytes, &self.entries, number)
     }
 }
 
-fn slice<'a>(bytes: &'a [u8], ends: &[usize], number: usize) -> &'a [u8] {
-    let start = if number == 0 { 0 } else { ends[number - 1] };
-    &bytes[start..ends[number]]
+fn slice<'a>(bytes: &'a [u8], entries: &[Entry], number: usize) -> &'a [u8] {
+    let start = if number == 0 { 0 } else { entries[number - 1].end };
+    &bytes[start..entries[number].end]
 }
 
 #[cfg(test)]

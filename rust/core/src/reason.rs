@@ -93,7 +93,7 @@ impl Counters {
 
     /// Count a bulk answer: what it let through, and how many it left out.
     pub fn bulk(&self, admitted: &Admitted, unlisted: u64) {
-        for counts in &admitted.0 {
+        if let Some(counts) = &admitted.0 {
             self.admitted.iter().zip(&**counts).filter(|(_, n)| **n > 0).for_each(|(counter, &n)| add(counter, n));
         }
         add(&self.unlisted, unlisted);

@@ -29,18 +29,24 @@ pub enum Above {
     Missing(Number),
 }
 
+/// Where one message hangs: what a question about it reads, side by side.
+#[derive(Clone, Copy)]
+struct Place {
+    parent: u32,
+    /// `NONE`: detached.
+    depth: u32,
+    /// `NONE`: a leaf, or detached.
+    chain: u32,
+}
+
 /// All messages with their parents, children and labels. About 24 bytes a message.
 #[derive(Default)]
 pub struct Forest {
     numbers: Vec<Number>,
-    parents: Vec<u32>,
+    places: Vec<Place>,
     /// Children as linked lists, the latest first.
     first_child: Vec<u32>,
     next_sibling: Vec<u32>,
-    /// `NONE`: detached.
-    depths: Vec<u32>,
-    /// `NONE`: a leaf, or detached.
-    chain: Vec<u32>,
     chains: Chains,
     /// The latest child that waits below an id that no message bears.
     waiting: Map<u32, u32>,
@@ -93,8 +99,6 @@ impl Forest {
         let node = Node(self.numbers.len() as u32);
         self.numbers.push(number);
         self.next_sibling.push(NONE);
-        self.depths.push(NONE);
-        self.chain.push(NONE);
         let orphans = if self.waiting.is_empty() { None } else { self.waiting.remove(&number.0) };
         self.first_child.push(orphans.unwrap_or(NONE));
         let above = match (parent, parent_node) {
@@ -104,10 +108,10 @@ impl Forest {
             (Parent::Id(_), Some(parent)) => parent.0,
             (Parent::Id(_), None) => NONE,
         };
-        self.parents.push(above);
+        self.places.push(Place { parent: above, depth: NONE, chain: NONE });
         let mut child = orphans.unwrap_or(NONE);
         while child != NONE {
-            self.parents[child as usize] = node.0;
+            self.places[child as usize].parent = node.0;
             self.missing.remove(&child);
             child = self.next_sibling[child as usize];
         }
@@ -123,7 +127,7 @@ impl Forest {
             _ => {
                 self.next_sibling[node.at()] = self.first_child[above as usize];
                 self.first_child[above as usize] = node.0;
-                if self.depths[above as usize] != NONE {
+                if self.places[above as usize].depth != NONE {
                     self.attach(node, &mut attached);
                 }
             }
@@ -136,10 +140,10 @@ impl Forest {
         self.pending.push(top.0);
         while let Some(at) = self.pending.pop() {
             let node = Node(at);
-            self.depths[node.at()] = match self.parent(node) {
+            self.places[node.at()].depth = match self.parent(node) {
                 Some(parent) => {
                     self.put_on_chain(parent);
-                    self.depths[parent.at()] + 1
+                    self.places[parent.at()].depth + 1
                 }
                 None => 0,
             };
@@ -153,20 +157,22 @@ impl Forest {
     }
 
     fn put_on_chain(&mut self, node: Node) {
-        if self.chain[node.at()] != NONE {
+        if self.places[node.at()].chain != NONE {
             return;
         }
         let chain = match self.parent(node) {
             None => self.chains.open(node),
-            Some(parent) => self.chains.join(node, self.depths[node.at()], parent, Chain(self.chain[parent.at()])),
+            Some(parent) => {
+                self.chains.join(node, self.places[node.at()].depth, parent, Chain(self.places[parent.at()].chain))
+            }
         };
-        self.chain[node.at()] = chain.0;
+        self.places[node.at()].chain = chain.0;
     }
 
     /// What a message hangs below.
     #[must_use]
     pub fn above(&self, node: Node) -> Above {
-        match self.parents[node.at()] {
+        match self.places[node.at()].parent {
             ROOT => Above::Root,
             LEGACY => Above::Legacy,
             NONE => Above::Missing(self.missing[&node.0]),
@@ -177,26 +183,26 @@ impl Forest {
     /// The message above, if it is one of the log.
     #[must_use]
     pub fn parent(&self, node: Node) -> Option<Node> {
-        let parent = self.parents[node.at()];
+        let parent = self.places[node.at()].parent;
         (parent < LEGACY).then_some(Node(parent))
     }
 
     /// Whether a message is a legacy message.
     #[must_use]
     pub fn is_legacy(&self, node: Node) -> bool {
-        self.parents[node.at()] == LEGACY
+        self.places[node.at()].parent == LEGACY
     }
 
     /// Whether a message is attached.
     #[must_use]
     pub fn is_attached(&self, node: Node) -> bool {
-        self.depths[node.at()] != NONE
+        self.places[node.at()].depth != NONE
     }
 
     /// How many messages stand above an attached one.
     #[must_use]
     pub fn depth(&self, node: Node) -> u32 {
-        self.depths[node.at()]
+        self.places[node.at()].depth
     }
 
     /// The messages directly below, the latest first.
@@ -232,17 +238,17 @@ impl Forest {
     /// `None` for a top without children, which is on no chain.
     #[must_use]
     pub fn chain_above(&self, node: Node) -> Option<(Chain, u32)> {
-        match (self.chain[node.at()], self.parent(node)) {
+        match (self.places[node.at()].chain, self.parent(node)) {
             (NONE, None) => None,
-            (NONE, Some(parent)) => Some((Chain(self.chain[parent.at()]), self.depths[parent.at()])),
-            (chain, _) => Some((Chain(chain), self.depths[node.at()])),
+            (NONE, Some(parent)) => Some((Chain(self.places[parent.at()].chain), self.places[parent.at()].depth)),
+            (chain, _) => Some((Chain(chain), self.places[node.at()].depth)),
         }
     }
 
     /// The chain of a message that has one: attached, with a child.
     #[must_use]
     pub fn chain(&self, node: Node) -> Option<Chain> {
-        let chain = self.chain[node.at()];
+        let chain = self.places[node.at()].chain;
         (chain != NONE).then_some(Chain(chain))
     }
 
@@ -258,9 +264,9 @@ impl Forest {
         if a == b {
             return true;
         }
-        let (depth, Some(chain)) = (self.depths[a.at()], self.chain(a)) else { return false };
+        let (depth, Some(chain)) = (self.places[a.at()].depth, self.chain(a)) else { return false };
         match self.chain_above(b) {
-            Some((below, _)) if depth < self.depths[b.at()] => self.chains.at_depth(below, depth) == chain,
+            Some((below, _)) if depth < self.places[b.at()].depth => self.chains.at_depth(below, depth) == chain,
             _ => false,
         }
     }
@@ -275,7 +281,7 @@ impl Forest {
         let (a, b) = (on_chain(a)?, on_chain(b)?);
         let (_, from_a, from_b) = self.chains.meet(self.chain(a)?, self.chain(b)?)?;
         let (a, b) = (from_a.unwrap_or(a), from_b.unwrap_or(b));
-        Some(if self.depths[a.at()] <= self.depths[b.at()] { a } else { b })
+        Some(if self.places[a.at()].depth <= self.places[b.at()].depth { a } else { b })
     }
 }
 

@@ -66,17 +66,18 @@ impl Visible {
         }
     }
 
-    /// Call `set` with the place of a byte and bits to set in it, until the little-endian bits of
-    /// all are set.
-    pub fn for_each_byte(&self, mut set: impl FnMut(usize, u8)) {
+    /// Set the little-endian bit of each, and clear all others.
+    pub fn write_bits(&self, bytes: &mut [u8]) {
         match self {
             Self::Sparse(ordinals) => {
-                ordinals.iter().for_each(|&ordinal| set(ordinal as usize / 8, 1 << (ordinal % 8)));
+                bytes.fill(0);
+                for &ordinal in ordinals {
+                    bytes[ordinal as usize / 8] |= 1 << (ordinal % 8);
+                }
             }
             Self::Dense(words) => {
-                for (at, word) in words.iter().enumerate().filter(|(_, word)| **word != 0) {
-                    let bytes = word.to_le_bytes().into_iter().enumerate();
-                    bytes.filter(|&(_, byte)| byte != 0).for_each(|(byte, bits)| set(at * 8 + byte, bits));
+                for (chunk, word) in bytes.chunks_mut(8).zip(words) {
+                    chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
                 }
             }
         }
@@ -92,9 +93,39 @@ pub struct Answer {
     pub admitted: Admitted,
 }
 
-/// Memories that hang on one chain, by depth: runs of falling length, each sorted.
+/// Memories with the depths at which they hang, sorted by depth.
+#[derive(Default)]
+struct Run {
+    depths: Vec<u32>,
+    memories: Vec<u32>,
+}
+
+impl Run {
+    fn push(&mut self, depth: u32, mem: u32) {
+        self.depths.push(depth);
+        self.memories.push(mem);
+    }
+
+    /// The memories that hang at `depth` or above it. O(log memories), O(1) for nearly all of them.
+    fn down_to(&self, depth: u32) -> &[u32] {
+        // What hangs below where the path turns off is most often a short dead end.
+        let tail = self.depths.iter().rev().take(8).position(|&at| at <= depth);
+        let len =
+            tail.map_or_else(|| self.depths.partition_point(|&at| at <= depth), |below| self.depths.len() - below);
+        &self.memories[..len]
+    }
+
+    fn merged(&self, other: &Self) -> Self {
+        let mut both: Vec<_> = [self, other].into_iter().flat_map(|run| run.depths.iter().zip(&run.memories)).collect();
+        both.sort_by_key(|&(depth, _)| depth);
+        let (depths, memories) = both.into_iter().unzip();
+        Self { depths, memories }
+    }
+}
+
+/// Memories that hang on one chain: runs of falling length.
 ///
-/// In the usual order one run grows at its end. Out of order, runs are merged as
+/// In the usual order the first run grows at its end. Out of order, runs are merged as
 /// in Bentley and Saxe, "Decomposable searching problems", Journal of Algorithms 1(4), 1980:
 /// O(log memories) amortised.
 #[derive(Default)]
@@ -103,32 +134,22 @@ struct Hung {
     more: Vec<Run>,
 }
 
-/// Depths with memories, sorted by depth.
-type Run = Vec<(u32, u32)>;
-
 impl Hung {
     fn push(&mut self, depth: u32, mem: u32) {
         let last = self.more.last_mut().unwrap_or(&mut self.first);
-        if last.last().is_none_or(|&(deepest, _)| deepest <= depth) {
-            last.push((depth, mem));
+        if last.depths.last().is_none_or(|&deepest| deepest <= depth) {
+            last.push(depth, mem);
             return;
         }
-        let mut run = vec![(depth, mem)];
-        loop {
-            let longer = self.more.last_mut().unwrap_or(&mut self.first);
-            if longer.len() >= 2 * run.len() {
-                self.more.push(run);
-                return;
-            }
-            longer.append(&mut run);
-            longer.sort_by_key(|&(depth, _)| depth);
-            let Some(merged) = self.more.pop() else { return };
-            run = merged;
+        let mut run = Run { depths: vec![depth], memories: vec![mem] };
+        while let Some(longer) = self.more.pop_if(|longer| longer.depths.len() < 2 * run.depths.len()) {
+            run = longer.merged(&run);
         }
-    }
-
-    fn runs(&self) -> impl Iterator<Item = &Run> {
-        std::iter::once(&self.first).chain(&self.more)
+        if self.more.is_empty() && self.first.depths.len() < 2 * run.depths.len() {
+            self.first = self.first.merged(&run);
+        } else {
+            self.more.push(run);
+        }
     }
 }
 
@@ -238,53 +259,31 @@ impl Index {
         // A scan costs about a sixteenth of what a memory found does, for each anchor; a step to
         // the next chain as much as four memories found.
         let mut budget = self.spans.len() * stand.anchors().len() / 16 + 64;
-        let mut found: Vec<&[(u32, u32)]> = Vec::with_capacity(16);
-        let mut leaves: Vec<&[u32]> = Vec::new();
-        let mut count = 0;
+        let mut out = Vec::with_capacity(256);
         for anchor in stand.anchors() {
             if forest.chain(anchor).is_none()
                 && let Some(hung) = self.on_leaf.get(&anchor.0)
             {
-                count += hung.len();
-                leaves.push(hung);
+                out.extend_from_slice(hung);
             }
             let mut at = forest.chain_above(anchor);
             while let Some((chain, depth)) = at {
-                for run in self.on_chain.get(chain.at()).into_iter().flat_map(Hung::runs) {
-                    let above = &run[..run.partition_point(|&(at, _)| at <= depth)];
-                    count += above.len();
-                    budget = budget.checked_sub(above.len())?;
-                    found.push(above);
+                if let Some(hung) = self.on_chain.get(chain.at()) {
+                    out.extend_from_slice(hung.first.down_to(depth));
+                    hung.more.iter().for_each(|run| out.extend_from_slice(run.down_to(depth)));
                 }
                 budget = budget.checked_sub(4)?;
+                if out.len() > budget {
+                    return None;
+                }
                 at = forest.chains().above(chain);
             }
         }
-        let mut out = Vec::with_capacity(count);
-        let leaves = leaves.into_iter().flatten().copied();
-        let hung = found.into_iter().flatten().map(|&(_, mem)| mem);
-        self.take(leaves.chain(hung), stand, forest, tour, memories, &mut out);
-        Some(out)
-    }
-
-    fn take(
-        &self,
-        hung: impl Iterator<Item = u32>,
-        stand: &Stand,
-        forest: &Forest,
-        tour: &Tour,
-        memories: &Memories,
-        out: &mut Vec<u32>,
-    ) {
-        if self.several.is_empty() {
-            out.extend(hung);
-            return;
+        if !self.several.is_empty() {
+            out.retain(|&mem| mem & SEVERAL == 0 || Self::shows(Mem(mem & !SEVERAL), stand, forest, tour, memories));
+            out.iter_mut().for_each(|mem| *mem &= !SEVERAL);
         }
-        out.extend(hung.filter_map(|mem| {
-            let ordinal = mem & !SEVERAL;
-            let shows = mem & SEVERAL == 0 || Self::shows(Mem(ordinal), stand, forest, tour, memories);
-            shows.then_some(ordinal)
-        }));
+        Some(out)
     }
 
     fn shows(mem: Mem, stand: &Stand, forest: &Forest, tour: &Tour, memories: &Memories) -> bool {

@@ -54,6 +54,14 @@ pub fn anchors<'py>(anchor: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>>
     PyTuple::new(py, ids.keys())
 }
 
+/// The anchors of one row, as text to be looked up without Python.
+pub fn anchor_texts(anchor: &Bound<'_, PyAny>) -> PyResult<Vec<Option<PyBackedStr>>> {
+    match anchor.cast::<PyString>() {
+        Ok(id) => Ok(vec![backed(id.clone())]),
+        Err(_) => owned(&anchors(anchor)?),
+    }
+}
+
 /// The same as text, to be looked up without Python.
 pub fn owned(anchors: &Bound<'_, PyTuple>) -> PyResult<Vec<Option<PyBackedStr>>> {
     anchors.iter().map(|id| Ok(backed(id.cast_into::<PyString>()?))).collect()
@@ -176,6 +184,10 @@ pub fn by_reason<'py>(py: Python<'py>, counts: &Counts) -> PyResult<Bound<'py, P
 
 /// The bits that a `Policy` lets through.
 pub fn policy_bits(policy: &Bound<'_, PyAny>) -> PyResult<u16> {
+    static STRICT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    if policy.is(STRICT.import(policy.py(), "branchmem.verdict", "STRICT")?) {
+        return Ok(0);
+    }
     let admit = policy.getattr(pyo3::intern!(policy.py(), "admit"));
     admit.and_then(|admit| admit.extract()).map_err(|_| {
         PyTypeError::new_err("a policy is branchmem.STRICT, branchmem.COMPAT or branchmem.Policy(admit=…)")

@@ -115,43 +115,46 @@ impl Engine {
         Ok(array)
     }
 
-    fn bitmaps(
+    /// `empty` makes a uint8 array of a shape.
+    fn bitmaps<'py>(
         &self,
-        py: Python<'_>,
-        anchors: Vec<Bound<'_, PyAny>>,
-        policy: &Bound<'_, PyAny>,
-        zeros: &Bound<'_, PyAny>,
-    ) -> PyResult<Py<PyAny>> {
+        py: Python<'py>,
+        anchors: Vec<Bound<'py, PyAny>>,
+        policy: &Bound<'py, PyAny>,
+        empty: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         self.shared.check()?;
         let admit = convert::policy_bits(policy)? & !UNKNOWN_MEMORY;
-        let rows = anchors.iter().map(|anchor| convert::owned(&convert::anchors(anchor)?));
-        let rows = rows.collect::<PyResult<Vec<_>>>()?;
+        let rows = anchors.iter().map(convert::anchor_texts).collect::<PyResult<Vec<_>>>()?;
         let found = py.detach(|| {
             let engine = self.shared.read_prepared();
-            let mut out = Vec::with_capacity(rows.len());
-            let (mut admitted, mut unlisted) = (Admitted::default(), 0);
+            let mut stands = Vec::with_capacity(rows.len());
             for (at, ids) in rows.iter().enumerate() {
                 let stand = engine.stand(&convert::numbers(&engine, ids)).map_err(|ambiguous| (at, ambiguous))?;
+                stands.push((at, stand));
+            }
+            // Rows of one tree read the same chains: side by side they find them in the cache.
+            stands.sort_by_cached_key(|(_, stand)| engine.position(stand));
+            let (mut admitted, mut unlisted) = (Admitted::default(), 0);
+            let found = stands.into_iter().map(|(at, stand)| {
                 let answer = answer(&engine, &stand, admit);
                 admitted.merge(&answer.admitted);
                 unlisted += engine.memories().len() - answer.visible.len();
-                out.push(answer.visible);
-            }
+                (at, answer.visible)
+            });
+            let found: Vec<_> = found.collect();
             self.shared.counters.bulk(&admitted, unlisted as u64);
-            Ok((out, engine.memories().len()))
+            Ok((found, engine.memories().len().div_ceil(8)))
         });
-        let (found, total) = found.map_err(|(at, ambiguous)| {
+        let (found, width) = found.map_err(|(at, ambiguous)| {
             let anchors = convert::anchors(&anchors[at]);
             anchors.map_or_else(|error| error, |anchors| crate::view::refuse(&self.shared, &anchors, ambiguous))
         })?;
-        let width = total.div_ceil(8);
-        let array = zeros.call1(((found.len(), width),))?;
+        let array = empty.call1(((found.len(), width),))?;
         let mut buffer: PyBuffer<u8> = array.extract()?;
         let bytes = convert::fresh_bytes(&mut buffer);
-        for (visible, row) in found.iter().zip(bytes.chunks_exact_mut(width.max(1))) {
-            visible.for_each_byte(|at, bits| row[at] |= bits);
-        }
-        Ok(array.unbind())
+        py.detach(|| found.iter().for_each(|(at, visible)| visible.write_bits(&mut bytes[at * width..][..width])));
+        Ok(array)
     }
 
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

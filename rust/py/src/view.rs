@@ -304,7 +304,7 @@ impl View {
     fn bitmap<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         self.count_all();
         PyBytes::new_with(py, self.total.div_ceil(8), |bytes| {
-            self.answer.visible.for_each_byte(|at, bits| bytes[at] |= bits);
+            self.answer.visible.write_bits(bytes);
             Ok(())
         })
     }
