@@ -13,7 +13,7 @@ from typing import Any
 
 import msgpack
 import pytest
-from branchmem.canonical import MAX_META_BYTES, MAX_REFERENCES, MAX_TEXT_BYTES
+from branchmem.canonical import MAX_META_BYTES, MAX_REFERENCES, MAX_TEXT_BYTES, new_id
 from branchmem.errors import InvalidEvent
 from branchmem.events import (
     LEGACY,
@@ -25,7 +25,6 @@ from branchmem.events import (
     Retraction,
     event_from_bytes,
     event_from_dict,
-    new_id,
     refuse_later,
 )
 from hypothesis import given, settings

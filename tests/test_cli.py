@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -272,6 +273,7 @@ KEYS = {
     "derive": {"every", "notes", "added", "seq"},
     "stats": {"store", "events", "messages", "memories", "trees", "leaves", "bytes", "digest"},
     "export": {"events"},
+    "check": {"events", "messages", "memories", "damage", "orphans", "circles", "dangling", "prompts", "unshowable"},
     "selftest --trees 1": {"trees", "decisions", "mismatches", "seed", "cases"},
     "demo": {"root", "here", "there", "verdict", "again", "seq_before", "seq_after"},
 }
@@ -283,6 +285,28 @@ def test_json_is_one_document_with_stable_keys(forked: Run, command: str) -> Non
 
     assert (ran.status, ran.err) == (0, "")
     assert ran.json.keys() == KEYS[command]
+
+
+def test_check_lists_what_is_missing_or_odd_and_damage_is_exit_status_1(
+    forked: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with bm.open("a.bmem") as store:
+        store.append([bm.Message(f"lost{n}", "nowhere") for n in range(12)])
+        store.append([bm.Message("x", "y"), bm.Message("y", "x"), bm.Memory("m", "text", sources=["gone"])])
+
+    odd = forked("check")
+
+    assert odd.status == 0
+    assert "12 orphans, 1 circles of parents, 1 memories with dangling references" in odd.out
+    assert "  lost0 below nowhere\n" in odd.out
+    assert "  and 2 more: --json lists them\n" in odd.out
+    assert "  m from gone\n" in odd.out
+
+    sound = bm.Store.check
+    monkeypatch.setattr(bm.Store, "check", lambda store: replace(sound(store), damage=("seq 3: checksum",)))
+
+    assert forked("check").status == forked("check", "--json").status == 1
+    assert "damage\n  seq 3: checksum\n" in forked("check").out
 
 
 # What it refuses

@@ -1,6 +1,7 @@
 """Memory for branching conversations: a derived memory is visible only where all its sources are."""
 
 from branchmem._core import View
+from branchmem.canonical import new_id
 from branchmem.errors import (
     AmbiguousAnchor,
     BadAnchor,
@@ -21,7 +22,7 @@ from branchmem.errors import (
     StoreReadOnly,
     UnknownEvent,
 )
-from branchmem.events import LEGACY, Memory, Message, event_from_dict, new_id
+from branchmem.events import LEGACY, Memory, Message, event_from_dict
 from branchmem.store import Engine, Store, open, open_temporary
 from branchmem.verdict import COMPAT, STRICT, Appended, Policy, Reason, Verdict
 

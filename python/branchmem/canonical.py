@@ -8,6 +8,9 @@ with the limits of the format; nothing here knows which event has which field.
 from __future__ import annotations
 
 import math
+import os
+import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta, timezone
 from types import MappingProxyType
@@ -30,6 +33,32 @@ _NAIVE_EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
 _MINUTE = timedelta(minutes=1)
 _pack: Callable[[Any], bytes] = msgpack.Packer(use_bin_type=True).pack
+
+
+class Tag:
+    """The tag of each field in canonical bytes: skeleton below 32, body from 32."""
+
+    PARENT: Final = 1
+    SOURCES: Final = 2
+    DERIVED_FROM: Final = 3
+    SUPERSEDES: Final = 4
+    ADOPTS: Final = 5
+    KIND: Final = 6
+    KEY: Final = 7
+    AT: Final = 8
+    SCOPE: Final = 9
+    MEMORIES: Final = 10
+    KEYS: Final = 11
+    STANDING: Final = 12
+    RETRACTION: Final = 13
+    TARGETS: Final = 14
+    CASCADE: Final = 15
+    ROLE: Final = 32
+    TEXT: Final = 33
+    IMPORTANCE: Final = 34
+    CREATED: Final = 35
+    META: Final = 36
+    REASON: Final = 37
 
 
 def pack(values: Iterable[Any]) -> bytes:
@@ -215,3 +244,12 @@ def thaw(value: Any) -> Any:
     if isinstance(value, tuple):
         return [thaw(part) for part in value]
     return value
+
+
+def new_id() -> str:
+    """A UUIDv7: 48 bits of Unix milliseconds, 74 random bits (RFC 9562, section 5.7)."""
+    stamp = time.time_ns() // 1_000_000 & (1 << 48) - 1
+    random = int.from_bytes(os.urandom(10), "big")
+    high = stamp << 16 | 7 << 12 | random >> 68
+    low = 2 << 62 | random & (1 << 62) - 1
+    return str(uuid.UUID(int=high << 64 | low))

@@ -270,8 +270,15 @@ def derive(
 
 @app.command()
 def check(store: StorePath, as_json: AsJson = False) -> None:
-    """Read the whole store and report what is damaged, missing or odd."""
-    raise NotImplementedError
+    """Read the whole store and report what is damaged, missing or odd; damage is exit status 1."""
+    with bm.open(store, create=False, readonly=True, verify=True, auto_refresh=False) as log:
+        report = log.check()
+        if as_json:
+            say_json(**report.to_dict())
+        else:
+            say(*terminal.check_lines(report))
+    if not report.ok:
+        raise typer.Exit(1)
 
 
 @app.command()

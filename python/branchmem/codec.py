@@ -20,8 +20,8 @@ from zlib import crc32
 
 import msgpack
 
-from branchmem.canonical import MAX_ID_BYTES, MAX_REFERENCES, pack, unpack
-from branchmem.events import Memory, Tag, event_from_bytes
+from branchmem.canonical import MAX_ID_BYTES, MAX_REFERENCES, Tag, pack, unpack
+from branchmem.events import Memory, event_from_bytes
 
 VERSION: Final = 1
 MAX_BLOCK_EVENTS: Final = 1000

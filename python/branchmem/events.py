@@ -11,9 +11,6 @@ meaning, a new field is a new tag.
 
 from __future__ import annotations
 
-import os
-import time
-import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
@@ -21,7 +18,7 @@ from enum import Enum
 from typing import Any, ClassVar, Final, Literal
 
 from branchmem import canonical
-from branchmem.canonical import NO_META, bounded, choice, flag, id_, ids, instant, pack, thaw
+from branchmem.canonical import NO_META, Tag, bounded, choice, flag, id_, ids, instant, pack, thaw
 from branchmem.canonical import created as created_
 from branchmem.canonical import importance as importance_
 from branchmem.canonical import meta as meta_
@@ -42,32 +39,6 @@ class Legacy(Enum):
 
 
 LEGACY: Final = Legacy.LEGACY
-
-
-class Tag:
-    """Field tags of canonical bytes: skeleton below 32, body from 32."""
-
-    PARENT: Final = 1
-    SOURCES: Final = 2
-    DERIVED_FROM: Final = 3
-    SUPERSEDES: Final = 4
-    ADOPTS: Final = 5
-    KIND: Final = 6
-    KEY: Final = 7
-    AT: Final = 8
-    SCOPE: Final = 9
-    MEMORIES: Final = 10
-    KEYS: Final = 11
-    STANDING: Final = 12
-    RETRACTION: Final = 13
-    TARGETS: Final = 14
-    CASCADE: Final = 15
-    ROLE: Final = 32
-    TEXT: Final = 33
-    IMPORTANCE: Final = 34
-    CREATED: Final = 35
-    META: Final = 36
-    REASON: Final = 37
 
 
 class _Event:
@@ -333,9 +304,7 @@ class Restoration(_Event):
     retraction: str
     created: datetime | None = None
 
-    def __init__(
-        self, id: str, at: str, *, scope: Scope, retraction: str, created: datetime | None = None
-    ) -> None:
+    def __init__(self, id: str, at: str, *, scope: Scope, retraction: str, created: datetime | None = None) -> None:
         self._set(
             id=id_(id, "id"),
             at=id_(at, "at"),
@@ -345,9 +314,7 @@ class Restoration(_Event):
         )
 
     def skeleton(self) -> bytes:
-        return pack(
-            (3, self.id, Tag.AT, self.at, Tag.SCOPE, SCOPES.index(self.scope), Tag.RETRACTION, self.retraction)
-        )
+        return pack((3, self.id, Tag.AT, self.at, Tag.SCOPE, SCOPES.index(self.scope), Tag.RETRACTION, self.retraction))
 
     def body(self) -> bytes:
         return pack(() if self.created is None else (Tag.CREATED, instant(self.created)))
@@ -389,14 +356,10 @@ class Erasure(_Event):
 
 
 Event = Message | Memory | Retraction | Restoration | Erasure
-TYPES: Final[dict[str, type[Event]]] = {
-    cls.type: cls for cls in (Message, Memory, Retraction, Restoration, Erasure)
-}
+TYPES: Final[dict[str, type[Event]]] = {cls.type: cls for cls in (Message, Memory, Retraction, Restoration, Erasure)}
 
 _BY_CODE: Final[dict[int, type[Event]]] = {cls.code: cls for cls in TYPES.values()}
-_FIELDS: Final[dict[int, str]] = {
-    value: name.lower() for name, value in vars(Tag).items() if not name.startswith("_")
-}
+_FIELDS: Final[dict[int, str]] = {value: name.lower() for name, value in vars(Tag).items() if not name.startswith("_")}
 
 
 def event_from_dict(form: Mapping[str, Any]) -> Event:
@@ -480,15 +443,6 @@ _REQUIRED: Final[dict[type[Event], tuple[str, ...]]] = {
     Erasure: ("id", "targets"),
 }
 _NAMES: Final = {cls: frozenset(slot.name for slot in fields(cls)) for cls in TYPES.values()}
-
-
-def new_id() -> str:
-    """A UUIDv7: 48 bits of Unix milliseconds, 74 random bits (RFC 9562, section 5.7)."""
-    stamp = time.time_ns() // 1_000_000 & (1 << 48) - 1
-    random = int.from_bytes(os.urandom(10), "big")
-    high = stamp << 16 | 7 << 12 | random >> 68
-    low = 2 << 62 | random & (1 << 62) - 1
-    return str(uuid.UUID(int=high << 64 | low))
 
 
 def refuse_later(event: Event) -> None:

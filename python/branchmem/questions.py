@@ -231,9 +231,7 @@ def _ordinals(
     return np.ascontiguousarray(values, np.uint32)
 
 
-def _known(
-    ids: list[str], find: Callable[[list[str]], NDArray[np.uint32]], wanted: str
-) -> NDArray[np.uint32]:
+def _known(ids: list[str], find: Callable[[list[str]], NDArray[np.uint32]], wanted: str) -> NDArray[np.uint32]:
     found = find(ids)
     unknown = (found == _UNKNOWN).nonzero()[0]
     if unknown.size:

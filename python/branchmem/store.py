@@ -11,6 +11,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from branchmem import _core
@@ -210,7 +211,11 @@ class Store(Questions):
         return self._memories([id])[0]
 
     def _memories(self, ids: list[str]) -> list[Memory]:
-        return self._log.read(lambda reader: [self._event(reader, id) for id in ids])  # type: ignore[misc]  # ids of memories
+        def read(reader: Reader) -> list[Memory]:
+            events = (self._event(reader, id) for id in ids)
+            return [event for event in events if isinstance(event, Memory)]
+
+        return self._log.read(read)
 
 
 class EventLog:
@@ -229,15 +234,17 @@ class EventLog:
         end = engine.seq if stop is None else min(stop, engine.seq)
         for page in range(max(start, 0), end, _PAGE):
             ids = engine.event_ids(page, min(page + _PAGE, end))
-            for event in self._store._log.read(lambda reader, ids=ids: [self._store._event(reader, id) for id in ids]):
-                if type in (None, event.type):
-                    yield event
+            read = partial(self._read, ids)
+            yield from (event for event in self._store._log.read(read) if type in (None, event.type))
 
     def find(self, text: str) -> Iterator[Event]:
         """The messages and memories whose text contains `text`, visible or not.  Reads the whole log."""
         for event in self.events():
             if isinstance(event, Message | Memory) and text in (event.text or ""):
                 yield event
+
+    def _read(self, ids: list[str], reader: Reader) -> list[Event]:
+        return [self._store._event(reader, id) for id in ids]
 
     def __contains__(self, id: object) -> bool:
         return isinstance(id, str) and self._store._engine.event_seq(id) is not None

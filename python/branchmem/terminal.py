@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain, islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
@@ -23,12 +23,15 @@ from rich.text import Text
 
 import branchmem as bm
 
+if TYPE_CHECKING:
+    from branchmem.check import Check
+
 ELLIPSIS: Final = "…"
 ID_CELLS: Final = 10
 TAIL: Final = 8
 ROLE_CELLS: Final = 9
 LEAST_TEXT_CELLS: Final = 12
-SHOWN_LEAVES: Final = 10
+SHOWN: Final = 10
 
 # Controls but those that JSON escapes by itself, marks that turn the direction of a text, lone surrogates.
 _ACTED_UPON: Final = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
@@ -188,12 +191,33 @@ def count_lines(title: str, counts: Mapping[str, int]) -> Iterator[Text]:
 
 
 def leaf_lines(leaves: Mapping[str, tuple[str | None, str]]) -> Iterator[Text]:
-    """Where each conversation stands and who says so; the first ten of them."""
-    for root, (leaf, source) in islice(leaves.items(), SHOWN_LEAVES):
-        where = Text.assemble((short(leaf), "cyan"), f" ({source})") if leaf else Text("none")
-        yield Text.assemble("  current leaf of ", (short(root), "cyan"), ": ", where)
-    if len(leaves) > SHOWN_LEAVES:
-        yield Text(f"  and {len(leaves) - SHOWN_LEAVES:,} conversations more: --json lists the leaf of each", "dim")
+    """Where each conversation stands and who says so; the first of them."""
+    stands = (f"{short(root)} at {short(leaf)} ({source})" for root, (leaf, source) in leaves.items() if leaf)
+    yield from _first("current leaves", stands)
+
+
+def check_lines(report: Check) -> Iterator[Text]:
+    """The summary of a check, then the first of what it found, kind by kind."""
+    yield Text(plain(report), "bold" if report.ok else "bold red")
+    yield from _first("damage", report.damage)
+    yield from _first("parent not in the log", (f"{short(id)} below {short(up)}" for id, up in report.orphans.items()))
+    yield from _first("parents in a circle", (" → ".join(map(short, circle)) for circle in report.circles))
+    dangling = (f"{short(id)} from {', '.join(map(short, ids))}" for id, ids in report.dangling.items())
+    yield from _first("memories from what is not in the log", dangling)
+    yield from _first("roots that look like edits of one prompt", map(short, report.prompts))
+    unshowable = (f"{short(id)} {', '.join(reasons.names())}" for id, reasons in report.unshowable.items())
+    yield from _first("memories that no anchor can show", unshowable)
+
+
+def _first(title: str, found: Iterable[str]) -> Iterator[Text]:
+    lines = iter(found)
+    for number, line in enumerate(islice(lines, SHOWN)):
+        if not number:
+            yield Text(title, "dim")
+        yield Text(f"  {plain(line)}")
+    more = sum(1 for _ in lines)
+    if more:
+        yield Text(f"  and {more:,} more: --json lists them", "dim")
 
 
 def verdict_lines(verdict: bm.Verdict, *, width: int) -> Iterator[Text]:

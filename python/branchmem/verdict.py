@@ -51,17 +51,18 @@ class Reason(IntFlag):
         return tuple(str(reason.name) for reason in Reason if reason in self)
 
 
+_NOTHING = Reason(0)
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """The set of reasons that are let through.  UNKNOWN_MEMORY never is."""
 
-    admit: Reason = Reason(0)
+    admit: Reason = _NOTHING
 
     def __post_init__(self) -> None:
         if isinstance(self.admit, bool) or not isinstance(self.admit, int):
-            raise TypeError(
-                f"a policy takes reasons, Policy(admit=Reason.NO_SOURCES | …), not {self.admit!r}"
-            )
+            raise TypeError(f"a policy takes reasons, Policy(admit=Reason.NO_SOURCES | …), not {self.admit!r}")
         if not 0 <= self.admit < 1 << 16:
             raise ValueError(f"a policy takes reasons of Reason, bits 0 to 15, not {int(self.admit)}")
         object.__setattr__(self, "admit", Reason(self.admit))
@@ -109,15 +110,13 @@ class Verdict:
         if reason is Reason.NO_ANCHOR:
             return ["the view has no anchor"]
         if reason is Reason.SIBLING:
-            return [
-                f"source {id} is on a sibling branch that parts from the path at {self.parted[id]}" for id in ids
-            ]
+            return [f"source {id} is on a sibling branch that parts from the path at {self.parted[id]}" for id in ids]
         return [_TEXTS[reason].format(id=id) for id in ids]
 
 
 _TEXTS = {
     Reason.UNKNOWN_ANCHOR: "anchor {id} is not a message of the log",
-    Reason.DETACHED_ANCHOR: "anchor {id} is not attached: a message above it is missing, or its parents run in a circle",
+    Reason.DETACHED_ANCHOR: "anchor {id} is not attached: a message above it is missing, or parents run in a circle",
     Reason.UNKNOWN_MEMORY: "there is no memory {id} in the log",
     Reason.ERASED: "the content of {id} has been erased",
     Reason.NO_SOURCES: "memory {id} has no source",
@@ -125,7 +124,7 @@ _TEXTS = {
     Reason.UPSTREAM_CYCLE: "memory {id} derives from itself in a circle",
     Reason.MISSING_SOURCE: "source {id} is not a message of the log",
     Reason.LEGACY_SOURCE: "source {id} is a legacy message: what stands above it was never recorded",
-    Reason.DETACHED_SOURCE: "source {id} is not attached: a message above it is missing, or its parents run in a circle",
+    Reason.DETACHED_SOURCE: "source {id} is not attached: a message above it is missing, or parents run in a circle",
     Reason.OTHER_TREE: "source {id} lies in a tree that the view has no usable anchor in",
     Reason.FUTURE: "source {id} lies below the anchor",
     Reason.RETRACTED: "retraction {id} is in effect here",

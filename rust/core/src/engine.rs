@@ -4,11 +4,13 @@
 //! broad ones gain from [`Engine::prepare`], which freezes the tour and updates
 //! what is not settled. No answer depends on when it was called last.
 
+use crate::encode;
 use crate::event::{self, BlockError, Parent, Type};
 use crate::explain::{self, Explanation};
+use crate::facts::Facts;
 use crate::ids::{Bearer, Ids, Mem, Node, Number};
 use crate::provenance::{Memories, Shape};
-use crate::reason::{Admitted, LEGACY_SOURCE, PLACED, Reasons, UNKNOWN_MEMORY};
+use crate::reason::{Admitted, LEGACY_SOURCE, PLACED, Reasons, SIBLING, UNKNOWN_MEMORY};
 use crate::stand::{Ambiguous, Stand};
 use crate::topology::{Above, Forest};
 use crate::tour::{Span, Spot, Tour};
@@ -80,6 +82,10 @@ impl Engine {
         &self.memories
     }
 
+    fn facts(&self) -> Facts<'_> {
+        Facts { ids: &self.ids, forest: &self.forest, tour: &self.tour, memories: &self.memories }
+    }
+
     /// The canonical skeleton of the event that bears an id, in its string form. O(references).
     #[must_use]
     pub fn skeleton(&self, number: Number) -> Option<Vec<u8>> {
@@ -94,9 +100,9 @@ impl Engine {
                     Above::Message(parent) => Some(Some(self.ids.name(self.forest.number(parent)))),
                     Above::Missing(parent) => Some(Some(self.ids.name(parent))),
                 };
-                Some(event::message_skeleton(id, parent))
+                Some(encode::message_skeleton(id, parent))
             }
-            Bearer::Memory(mem) => Some(event::memory_skeleton(
+            Bearer::Memory(mem) => Some(encode::memory_skeleton(
                 id,
                 &names(self.memories.sources(mem)),
                 &names(self.memories.upstreams(mem)),
@@ -114,7 +120,7 @@ impl Engine {
         let mut plan = Plan::default();
         let mut first: Map<&str, usize> = Map::with_hasher(self.ids.hasher());
         for (at, skeleton) in skeletons.iter().enumerate() {
-            let id = event::skeleton_id(skeleton)?;
+            let id = encode::skeleton_id(skeleton)?;
             let stored = self.ids.find(id).and_then(|number| Some((self.ids.seq(number)?, self.skeleton(number)?)));
             match (stored, first.get(id)) {
                 (Some((seq, stored)), _) if stored == **skeleton => plan.stored.push((at, seq)),
@@ -135,7 +141,7 @@ impl Engine {
     /// # Errors
     /// [`BlockError`] where one is not canonical.
     pub fn encode(&self, skeletons: &[&[u8]]) -> Result<Vec<(u64, Vec<u8>)>, BlockError> {
-        event::encode_blocks(self.seq, skeletons, &self.ids)
+        encode::encode_blocks(self.seq, skeletons, &self.ids)
     }
 
     /// Take in the next block and return how many events it holds. O(bytes + what it attaches and settles).
@@ -161,8 +167,9 @@ impl Engine {
                 self.index.push();
                 self.memories.push(skeleton, &block, &self.ids, &self.forest, &mut self.settled);
             }
+            let facts = Facts { ids: &self.ids, forest: &self.forest, tour: &self.tour, memories: &self.memories };
             for mem in self.settled.drain(..) {
-                self.index.hang(mem, &self.forest, &self.tour, &self.memories);
+                self.index.hang(mem, facts);
             }
             self.seq += 1;
         }
@@ -249,7 +256,7 @@ impl Engine {
     #[must_use]
     pub fn reasons(&self, mem: Option<Mem>, stand: &Stand) -> Reasons {
         match mem {
-            Some(mem) => stand.reasons(mem, &self.ids, &self.forest, &self.tour, &self.memories),
+            Some(mem) => stand.reasons(mem, self.facts()),
             None if stand.is_usable() => UNKNOWN_MEMORY,
             None => UNKNOWN_MEMORY | stand.problems(),
         }
@@ -296,7 +303,7 @@ impl Engine {
         for (at, reasons) in out.iter_mut().enumerate() {
             let shape = self.memories.shape(Mem(at as u32));
             if !matches!(shape, Shape::Wide | Shape::Fork) {
-                *reasons = stand.misplaced_homes(self.memories.homes(&shape), &self.forest, &self.tour);
+                *reasons = stand.misplaced_homes(self.memories.homes(&shape), self.facts());
             }
             *reasons = stand.with_problems(*reasons | flags[at]);
         }
@@ -305,13 +312,12 @@ impl Engine {
 
     /// What is wrong with the sources of a fork or wide memory, given that of those it derives from.
     fn misplaced(&self, mem: Mem, stand: &Stand, known: &[Reasons]) -> Reasons {
-        let own = stand.misplaced_own(mem, &self.ids, &self.forest, &self.tour, &self.memories);
-        let upstreams = self.memories.upstreams(mem).iter().filter_map(|&number| self.ids.memory(number));
-        upstreams.fold(own, |out, up| {
+        let own = stand.misplaced_own(mem, self.facts());
+        self.facts().upstreams(mem).fold(own, |out, up| {
             let shape = self.memories.shape(up);
             match shape {
                 Shape::Wide | Shape::Fork => out | known[up.at()],
-                _ => out | stand.misplaced_homes(self.memories.homes(&shape), &self.forest, &self.tour),
+                _ => out | stand.misplaced_homes(self.memories.homes(&shape), self.facts()),
             }
         })
     }
@@ -323,8 +329,14 @@ impl Engine {
         if stand.anchors().len() > 1 && !self.memories.wide().is_empty() {
             return None;
         }
-        let visible = self.index.walk(stand, &self.forest, &self.tour, &self.memories)?;
+        let visible = self.index.walk(stand, self.facts())?;
         Some(Answer { visible: Visible::Sparse(visible), admitted: Admitted::default() })
+    }
+
+    /// What is visible in strict, by a scan of all memories that have their sources in few trees.
+    #[cfg(test)]
+    pub(crate) fn scan(&self, stand: &Stand) -> Visible {
+        self.index.scan(stand, self.facts())
     }
 
     /// Which memories are visible under a policy. Where it lets anything through, needs [`Self::is_current`].
@@ -340,7 +352,7 @@ impl Engine {
         if !stand.is_usable() || policy & PLACED != 0 {
             return Self::among(&self.all_reasons(stand), policy);
         }
-        let mut visible = self.index.on_path(stand, &self.forest, &self.tour, &self.memories);
+        let mut visible = self.index.on_path(stand, self.facts());
         let mut admitted = Admitted::default();
         let mut show = |mem: Mem, reasons: Reasons| {
             if reasons & !policy == 0 {
@@ -421,6 +433,18 @@ impl Engine {
             && self.memories.homes(&shape).iter().all(|&home| self.forest.is_ancestor(home, node))
     }
 
+    /// The memories that no set of anchors can show in strict, with the reasons that stay. Needs
+    /// [`Self::is_current`]. What is in more trees than a reduction holds is judged by those it holds.
+    #[must_use]
+    pub fn unshowable(&self) -> Vec<(Mem, Reasons)> {
+        let stay = |mem: Mem| {
+            let fork = if self.memories.shape(mem) == Shape::Fork { SIBLING } else { 0 };
+            self.memories.flags(mem) | fork
+        };
+        let all = (0..self.memories.len() as u32).map(Mem).map(|mem| (mem, stay(mem)));
+        all.filter(|&(_, reasons)| reasons != 0).collect()
+    }
+
     /// How deep the deepest effective source of a memory lies; -1 where none is attached.
     ///
     /// O(1) for sources on one path, else O(what it derives from). Needs [`Self::is_current`].
@@ -440,8 +464,7 @@ impl Engine {
             };
             deepest = nodes.iter().fold(deepest, |deepest, &node| deepest.max(i64::from(self.forest.depth(node))));
             if matches!(shape, Shape::Wide | Shape::Fork) {
-                let upstreams = self.memories.upstreams(mem).iter().filter_map(|&number| self.ids.memory(number));
-                next.extend(upstreams.filter(|&up| met.insert(up)));
+                next.extend(self.facts().upstreams(mem).filter(|&up| met.insert(up)));
             }
         }
         deepest
@@ -450,6 +473,6 @@ impl Engine {
     /// All reasons of a memory with the ids at fault. O(all that it derives from).
     #[must_use]
     pub fn explain(&self, mem: Mem, stand: &Stand) -> Explanation {
-        explain::explain(mem, stand, &self.ids, &self.forest, &self.tour, &self.memories)
+        explain::explain(mem, stand, self.facts())
     }
 }

@@ -6,16 +6,15 @@
 //! canonical bytes are read: every block has one reading, every reading one
 //! block. No size is trusted before the bytes behind it are there.
 
-use crate::Map;
 use crate::ids::{Ids, Number};
+use crate::msgpack::{Reader, Ref};
 use std::ops::Range;
 
 /// The bytes before the records of a block.
 pub const HEADER: usize = 20;
 /// The most records that one block holds.
 pub const BLOCK_EVENTS: usize = 1000;
-const VERSION: u8 = 1;
-const MAX_ID: usize = 256;
+pub(crate) const VERSION: u8 = 1;
 const MAX_REFERENCES: usize = 4096;
 /// So that ordinals fit their arrays.
 const MAX_IDS: usize = 1 << 30;
@@ -66,13 +65,13 @@ pub enum Parent {
     Id(Number),
 }
 
-const PARENT: u8 = 1;
-const SOURCES: u8 = 2;
-const DERIVED_FROM: u8 = 3;
+pub(crate) const PARENT: u8 = 1;
+pub(crate) const SOURCES: u8 = 2;
+pub(crate) const DERIVED_FROM: u8 = 3;
 const SUPERSEDES: u8 = 4;
 const ADOPTS: u8 = 5;
-const KIND: u8 = 6;
-const KEY: u8 = 7;
+pub(crate) const KIND: u8 = 6;
+pub(crate) const KEY: u8 = 7;
 const AT: u8 = 8;
 const SCOPE: u8 = 9;
 const MEMORIES: u8 = 10;
@@ -150,14 +149,8 @@ pub struct Block<'a> {
     pub refs: Vec<Number>,
 }
 
-/// A reference as it stands in the bytes.
-enum Ref<'a> {
-    Number(u32),
-    Name(&'a str),
-}
-
 /// Turns references into numbers, in the order of the bytes.
-trait Resolve<'a> {
+pub(crate) trait Resolve<'a> {
     fn number(&mut self, reference: Ref<'a>) -> Result<Number>;
     fn name(&self, number: Number) -> &str;
 }
@@ -216,7 +209,7 @@ fn word(bytes: &[u8]) -> u32 {
     u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
-fn checksum(first_seq: u64, header: &[u8], payload: &[u8]) -> u32 {
+pub(crate) fn checksum(first_seq: u64, header: &[u8], payload: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&first_seq.to_le_bytes());
     hasher.update(header);
@@ -224,7 +217,7 @@ fn checksum(first_seq: u64, header: &[u8], payload: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-fn read_skeleton<'a>(
+pub(crate) fn read_skeleton<'a>(
     reader: &mut Reader<'a>,
     refs: &mut Vec<Number>,
     resolve: &mut impl Resolve<'a>,
@@ -349,281 +342,10 @@ impl<'a> Resolve<'a> for Interning<'_> {
     }
 }
 
-/// The numbers that the new ids of a batch will have, beside those that ids have.
-struct Numbering<'a, 'b> {
-    ids: &'b Ids,
-    new: Map<&'a str, u32>,
-    names: Vec<&'a str>,
-}
-
-impl<'a> Numbering<'a, '_> {
-    /// The number of an id, and whether it was mentioned before.
-    fn number(&mut self, name: &'a str) -> (Number, bool) {
-        let known = self.ids.find(name).or_else(|| self.new.get(name).map(|&number| Number(number)));
-        if let Some(number) = known {
-            return (number, true);
-        }
-        let next = (self.ids.len() + self.names.len()) as u32;
-        self.new.insert(name, next);
-        self.names.push(name);
-        (Number(next), false)
-    }
-
-    fn name(&self, number: Number) -> &str {
-        let at = number.at();
-        if at < self.ids.len() { self.ids.name(number) } else { self.names[at - self.ids.len()] }
-    }
-}
-
-/// The blocks of a batch whose first event has position `first_seq`, each with its own first seq. O(bytes).
-///
-/// # Errors
-/// [`BlockError::Damaged`] where a skeleton is not canonical.
-pub fn encode_blocks(first_seq: u64, skeletons: &[&[u8]], ids: &Ids) -> Result<Vec<(u64, Vec<u8>)>> {
-    let mut numbering = Numbering { ids, new: Map::with_hasher(ids.hasher()), names: Vec::new() };
-    let mut blocks = Vec::with_capacity(skeletons.len().div_ceil(BLOCK_EVENTS));
-    let mut seq = first_seq;
-    for chunk in skeletons.chunks(BLOCK_EVENTS) {
-        let mut bytes = vec![VERSION, 0, 0, 0];
-        bytes.extend_from_slice(&(chunk.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(&((ids.len() + numbering.names.len()) as u64).to_le_bytes());
-        bytes.extend_from_slice(&[0; 4]);
-        for skeleton in chunk {
-            transcode(skeleton, &mut numbering, &mut bytes)?;
-        }
-        let sum = checksum(seq, &bytes[..16], &bytes[HEADER..]);
-        bytes[16..HEADER].copy_from_slice(&sum.to_le_bytes());
-        blocks.push((seq, bytes));
-        seq += chunk.len() as u64;
-    }
-    Ok(blocks)
-}
-
-/// Copy a skeleton, each id replaced by its reference.
-fn transcode<'a>(skeleton: &'a [u8], numbering: &mut Numbering<'a, '_>, out: &mut Vec<u8>) -> Result<()> {
-    let mut check = Reader { bytes: skeleton };
-    let mut copying = Copying { out, from: skeleton, numbering };
-    let mut refs = Vec::new();
-    read_skeleton(&mut check, &mut refs, &mut copying)?;
-    if !check.bytes.is_empty() {
-        return Err(Damaged("bytes are left after a skeleton"));
-    }
-    let rest = copying.from;
-    out.extend_from_slice(rest);
-    Ok(())
-}
-
-/// Copies what stands between references, and each reference as its number.
-struct Copying<'a, 'b, 'c> {
-    out: &'b mut Vec<u8>,
-    from: &'a [u8],
-    numbering: &'b mut Numbering<'a, 'c>,
-}
-
-impl<'a> Resolve<'a> for Copying<'a, '_, '_> {
-    fn number(&mut self, reference: Ref<'a>) -> Result<Number> {
-        let Ref::Name(name) = reference else {
-            return Err(Damaged("a skeleton to be written refers to an id by number"));
-        };
-        // Where the name begins in what is left to copy: both are parts of one slice.
-        let offset = name.as_ptr() as usize - self.from.as_ptr() as usize;
-        let head = offset
-            - if name.len() < 32 {
-                1
-            } else if name.len() < 256 {
-                2
-            } else {
-                3
-            };
-        self.out.extend_from_slice(&self.from[..head]);
-        self.from = &self.from[offset + name.len()..];
-        match self.numbering.number(name) {
-            (number, true) => {
-                write_uint(self.out, number.0);
-                Ok(number)
-            }
-            (number, false) => {
-                write_str(self.out, name);
-                Ok(number)
-            }
-        }
-    }
-
-    fn name(&self, number: Number) -> &str {
-        self.numbering.name(number)
-    }
-}
-
-/// The id of a string-form skeleton.
-///
-/// # Errors
-/// [`BlockError::Damaged`] where the bytes do not begin as a skeleton does.
-pub fn skeleton_id(skeleton: &[u8]) -> Result<&str> {
-    let mut reader = Reader { bytes: skeleton };
-    reader.array()?;
-    reader.uint()?;
-    match reader.reference()? {
-        Ref::Name(name) => Ok(name),
-        Ref::Number(_) => Err(Damaged("a skeleton to be written refers to an id by number")),
-    }
-}
-
-/// The canonical string form of a message's skeleton; `None` is a legacy parent, `Some(None)` a root.
-#[must_use]
-pub fn message_skeleton(id: &str, parent: Option<Option<&str>>) -> Vec<u8> {
-    let mut out = vec![0x90 + if parent.is_some() { 4 } else { 2 }, 0];
-    write_str(&mut out, id);
-    if let Some(parent) = parent {
-        out.push(PARENT);
-        match parent {
-            Some(parent) => write_str(&mut out, parent),
-            None => out.push(0xc0),
-        }
-    }
-    out
-}
-
-/// The canonical string form of a memory's skeleton.
-#[must_use]
-pub fn memory_skeleton(
-    id: &str,
-    sources: &[&str],
-    derived_from: &[&str],
-    label: Option<&str>,
-    key: Option<&str>,
-) -> Vec<u8> {
-    let lists = [(SOURCES, sources), (DERIVED_FROM, derived_from)];
-    let texts = [(KIND, label), (KEY, key)];
-    let fields = lists.iter().filter(|(_, list)| !list.is_empty()).count()
-        + texts.iter().filter(|(_, text)| text.is_some()).count();
-    let mut out = vec![0x90 + 2 + 2 * fields as u8, 1];
-    write_str(&mut out, id);
-    for (tag, list) in lists {
-        if !list.is_empty() {
-            out.push(tag);
-            write_array(&mut out, list.len());
-            list.iter().for_each(|name| write_str(&mut out, name));
-        }
-    }
-    for (tag, text) in texts {
-        if let Some(text) = text {
-            out.push(tag);
-            write_str(&mut out, text);
-        }
-    }
-    out
-}
-
-fn write_uint(out: &mut Vec<u8>, value: u32) {
-    match value {
-        0..0x80 => out.push(value as u8),
-        0x80..0x100 => out.extend_from_slice(&[0xcc, value as u8]),
-        0x100..0x1_0000 => {
-            out.push(0xcd);
-            out.extend_from_slice(&(value as u16).to_be_bytes());
-        }
-        _ => {
-            out.push(0xce);
-            out.extend_from_slice(&value.to_be_bytes());
-        }
-    }
-}
-
-fn write_str(out: &mut Vec<u8>, text: &str) {
-    match text.len() {
-        len @ 0..32 => out.push(0xa0 | len as u8),
-        len @ 32..256 => out.extend_from_slice(&[0xd9, len as u8]),
-        len => {
-            out.push(0xda);
-            out.extend_from_slice(&(len as u16).to_be_bytes());
-        }
-    }
-    out.extend_from_slice(text.as_bytes());
-}
-
-fn write_array(out: &mut Vec<u8>, len: usize) {
-    if len < 16 {
-        out.push(0x90 | len as u8);
-    } else {
-        out.push(0xdc);
-        out.extend_from_slice(&(len as u16).to_be_bytes());
-    }
-}
-
-/// Reads the subset of msgpack that skeletons use, in its shortest forms only.
-struct Reader<'a> {
-    bytes: &'a [u8],
-}
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, len: usize) -> Result<&'a [u8]> {
-        let (taken, rest) = self.bytes.split_at_checked(len).ok_or(Damaged("a record ends early"))?;
-        self.bytes = rest;
-        Ok(taken)
-    }
-
-    fn byte(&mut self) -> Result<u8> {
-        Ok(self.take(1)?[0])
-    }
-
-    fn nil(&mut self) -> bool {
-        let nil = self.bytes.first() == Some(&0xc0);
-        if nil {
-            self.bytes = &self.bytes[1..];
-        }
-        nil
-    }
-
-    fn big_endian(&mut self, len: usize) -> Result<u64> {
-        Ok(self.take(len)?.iter().fold(0, |value, &byte| value << 8 | u64::from(byte)))
-    }
-
-    fn uint(&mut self) -> Result<u64> {
-        let (value, least) = match self.byte()? {
-            value @ 0..0x80 => (u64::from(value), 0),
-            0xcc => (self.big_endian(1)?, 0x80),
-            0xcd => (self.big_endian(2)?, 0x100),
-            0xce => (self.big_endian(4)?, 0x1_0000),
-            _ => return Err(Damaged("a record has no number where one belongs")),
-        };
-        if value < least { Err(Damaged("a number is not in its shortest form")) } else { Ok(value) }
-    }
-
-    fn array(&mut self) -> Result<usize> {
-        match self.byte()? {
-            byte @ 0x90..0xa0 => Ok(usize::from(byte & 0x0f)),
-            0xdc => match self.big_endian(2)? as usize {
-                len @ 16.. => Ok(len),
-                _ => Err(Damaged("a list is not in its shortest form")),
-            },
-            _ => Err(Damaged("a record has no list where one belongs")),
-        }
-    }
-
-    fn name(&mut self) -> Result<&'a str> {
-        let (len, least) = match self.byte()? {
-            byte @ 0xa0..0xc0 => (usize::from(byte & 0x1f), 1),
-            0xd9 => (self.big_endian(1)? as usize, 32),
-            0xda => (self.big_endian(2)? as usize, 256),
-            _ => return Err(Damaged("a record has no string where one belongs")),
-        };
-        if len < least || len > MAX_ID {
-            return Err(Damaged("an id has no valid length"));
-        }
-        std::str::from_utf8(self.take(len)?).map_err(|_| Damaged("an id is not valid UTF-8"))
-    }
-
-    fn reference(&mut self) -> Result<Ref<'a>> {
-        match self.bytes.first() {
-            Some(0xa0..0xc0 | 0xd9 | 0xda) => Ok(Ref::Name(self.name()?)),
-            _ => Ok(Ref::Number(self.uint()? as u32)),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::encode::{encode_blocks, memory_skeleton, message_skeleton};
 
     #[test]
     fn a_block_keeps_its_bytes() {

@@ -4,14 +4,13 @@
 //! visibility, so the two can be held against each other.
 
 use crate::circles;
-use crate::ids::{Ids, Mem, Number};
+use crate::facts::Facts;
+use crate::ids::{Mem, Number};
 use crate::provenance::Memories;
 use crate::reason::{
     DETACHED_SOURCE, LEGACY_SOURCE, MISSING_SOURCE, MISSING_UPSTREAM, NO_SOURCES, Reasons, SIBLING, UPSTREAM_CYCLE,
 };
 use crate::stand::Stand;
-use crate::topology::Forest;
-use crate::tour::Tour;
 use crate::{Map, Set};
 
 /// All reasons of a memory at an anchor, with the ids at fault.
@@ -36,9 +35,10 @@ impl Explanation {
 ///
 /// Problems of the view are among the reasons, without culprits: the caller knows the anchors.
 #[must_use]
-pub fn explain(mem: Mem, stand: &Stand, ids: &Ids, forest: &Forest, tour: &Tour, memories: &Memories) -> Explanation {
+pub fn explain(mem: Mem, stand: &Stand, facts: Facts<'_>) -> Explanation {
+    let Facts { ids, forest, memories, .. } = facts;
     let mut out = Explanation::default();
-    let reach = Reach::from(mem, ids, memories);
+    let reach = Reach::from(mem, facts);
     let mut sources = Set::default();
     let mut missing = Set::default();
     for &mem in &reach.memories {
@@ -54,7 +54,7 @@ pub fn explain(mem: Mem, stand: &Stand, ids: &Ids, forest: &Forest, tour: &Tour,
             Some(node) if forest.is_legacy(node) => out.blame(LEGACY_SOURCE, number),
             Some(node) if !forest.is_attached(node) => out.blame(DETACHED_SOURCE, number),
             Some(node) if stand.is_usable() => {
-                let misplaced = stand.misplaced(forest, tour, node);
+                let misplaced = stand.misplaced(facts, node);
                 if misplaced == 0 {
                     continue;
                 }
@@ -80,13 +80,12 @@ struct Reach {
 }
 
 impl Reach {
-    fn from(mem: Mem, ids: &Ids, memories: &Memories) -> Self {
+    fn from(mem: Mem, facts: Facts<'_>) -> Self {
         let mut out = Self { memories: vec![mem], edges: Vec::new() };
         let mut place = Map::from_iter([(mem, 0)]);
         let mut at = 0;
         while at < out.memories.len() {
-            let upstreams = memories.upstreams(out.memories[at]).iter().filter_map(|&number| ids.memory(number));
-            let edges = upstreams.map(|up| {
+            let edges = facts.upstreams(out.memories[at]).map(|up| {
                 *place.entry(up).or_insert_with(|| {
                     out.memories.push(up);
                     out.memories.len() - 1

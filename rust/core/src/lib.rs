@@ -5,13 +5,16 @@
 //!
 //! | module | question it answers |
 //! | --- | --- |
-//! | [`event`] | what do the bytes of a skeleton block say? |
 //! | [`ids`] | which number, type and position has an id? |
+//! | [`msgpack`] | what is the next value of a record? |
+//! | [`event`] | what do the bytes of a skeleton block say? |
+//! | [`encode`] | which bytes say that? |
 //! | [`topology`] | where does a message hang, and which are attached? |
 //! | [`chains`] | is one message an ancestor of another, without relabelling? |
 //! | [`tour`] | the same in one comparison, for what was there at the last rebuild |
 //! | [`provenance`] | what does a memory rest on, reduced to what can fail? |
 //! | [`circles`] | which memories derive from themselves? |
+//! | [`facts`] | what may a question read? |
 //! | [`reason`] | the reasons as bits, and counting them |
 //! | [`stand`] | where does a view stand, and what is wrong with a source there? |
 //! | [`view`] | which memories are visible there, as a set? |
@@ -24,16 +27,21 @@
 
 pub mod chains;
 pub mod circles;
+pub mod encode;
 pub mod engine;
 pub mod event;
 pub mod explain;
+pub mod facts;
 pub mod ids;
 pub mod lineage;
+pub mod msgpack;
 pub mod provenance;
 pub mod reason;
 pub mod stand;
 pub mod topology;
 pub mod tour;
+#[cfg(test)]
+mod twins;
 pub mod view;
 
 /// Hash tables keyed by numbers and ids: seeded by the caller or not at all, so that no run differs.

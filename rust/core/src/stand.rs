@@ -1,11 +1,11 @@
 //! Where a view stands, and what is wrong with a source as seen from there.
 
 use crate::Set;
+use crate::facts::Facts;
 use crate::ids::{Ids, Mem, Node, Number};
-use crate::provenance::{Memories, Shape};
+use crate::provenance::Shape;
 use crate::reason::{DETACHED_ANCHOR, FUTURE, NO_ANCHOR, OTHER_TREE, PLACED, Reasons, SIBLING, UNKNOWN_ANCHOR};
 use crate::topology::Forest;
-use crate::tour::Tour;
 
 /// Two anchors of one view lie in one tree: their places in the list, and its top.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,35 +99,37 @@ impl Stand {
 
     /// Whether an attached message lies on the path.
     #[must_use]
-    pub fn is_on_path(&self, forest: &Forest, tour: &Tour, node: Node) -> bool {
+    pub fn is_on_path(&self, facts: Facts<'_>, node: Node) -> bool {
         match &self.anchors[..] {
-            [(_, anchor)] => tour.is_ancestor(forest, node, *anchor),
-            _ => self.anchor_beside(forest, node).is_some_and(|anchor| tour.is_ancestor(forest, node, anchor)),
+            [(_, anchor)] => facts.tour.is_ancestor(facts.forest, node, *anchor),
+            _ => self
+                .anchor_beside(facts.forest, node)
+                .is_some_and(|anchor| facts.tour.is_ancestor(facts.forest, node, anchor)),
         }
     }
 
     /// What is wrong with an attached source that is no legacy message: bits 11 to 13, or nothing.
     #[must_use]
-    pub fn misplaced(&self, forest: &Forest, tour: &Tour, node: Node) -> Reasons {
-        match self.anchor_beside(forest, node) {
+    pub fn misplaced(&self, facts: Facts<'_>, node: Node) -> Reasons {
+        match self.anchor_beside(facts.forest, node) {
             None => OTHER_TREE,
-            Some(anchor) if tour.is_ancestor(forest, node, anchor) => 0,
-            Some(anchor) if tour.is_ancestor(forest, anchor, node) => FUTURE,
+            Some(anchor) if facts.tour.is_ancestor(facts.forest, node, anchor) => 0,
+            Some(anchor) if facts.tour.is_ancestor(facts.forest, anchor, node) => FUTURE,
             Some(_) => SIBLING,
         }
     }
 
     /// All reasons of a memory of the log. O(1) for sources on one path, else O(what it derives from).
     #[must_use]
-    pub fn reasons(&self, mem: Mem, ids: &Ids, forest: &Forest, tour: &Tour, memories: &Memories) -> Reasons {
-        let flags = memories.flags(mem);
+    pub fn reasons(&self, mem: Mem, facts: Facts<'_>) -> Reasons {
+        let flags = facts.memories.flags(mem);
         if !self.is_usable() {
             return flags | self.problems;
         }
-        let shape = memories.shape(mem);
+        let shape = facts.memories.shape(mem);
         let misplaced = match shape {
-            Shape::Wide | Shape::Fork => self.misplaced_at_any_remove(mem, ids, forest, tour, memories),
-            _ => self.misplaced_homes(memories.homes(&shape), forest, tour),
+            Shape::Wide | Shape::Fork => self.misplaced_at_any_remove(mem, facts),
+            _ => self.misplaced_homes(facts.memories.homes(&shape), facts),
         };
         self.with_problems(flags | misplaced)
     }
@@ -140,40 +142,32 @@ impl Stand {
 
     /// What is wrong with any of these messages.
     #[must_use]
-    pub fn misplaced_homes(&self, homes: &[Node], forest: &Forest, tour: &Tour) -> Reasons {
-        homes.iter().fold(0, |out, &home| out | self.misplaced(forest, tour, home))
+    pub fn misplaced_homes(&self, homes: &[Node], facts: Facts<'_>) -> Reasons {
+        homes.iter().fold(0, |out, &home| out | self.misplaced(facts, home))
     }
 
     /// What is wrong with the sources that a memory names itself.
     #[must_use]
-    pub fn misplaced_own(&self, mem: Mem, ids: &Ids, forest: &Forest, tour: &Tour, memories: &Memories) -> Reasons {
-        let placed = memories.sources(mem).iter().filter_map(|&source| ids.message(source));
+    pub fn misplaced_own(&self, mem: Mem, facts: Facts<'_>) -> Reasons {
+        let placed = facts.memories.sources(mem).iter().filter_map(|&source| facts.ids.message(source));
         placed
-            .filter(|&node| forest.is_attached(node) && !forest.is_legacy(node))
-            .fold(0, |out, node| out | self.misplaced(forest, tour, node))
+            .filter(|&node| facts.forest.is_attached(node) && !facts.forest.is_legacy(node))
+            .fold(0, |out, node| out | self.misplaced(facts, node))
     }
 
-    fn misplaced_at_any_remove(
-        &self,
-        mem: Mem,
-        ids: &Ids,
-        forest: &Forest,
-        tour: &Tour,
-        memories: &Memories,
-    ) -> Reasons {
+    fn misplaced_at_any_remove(&self, mem: Mem, facts: Facts<'_>) -> Reasons {
         let (mut out, mut next, mut met) = (0, vec![mem], Set::from_iter([mem]));
         while let Some(mem) = next.pop() {
             if out == PLACED {
                 break;
             }
-            let shape = memories.shape(mem);
+            let shape = facts.memories.shape(mem);
             if !matches!(shape, Shape::Wide | Shape::Fork) {
-                out |= self.misplaced_homes(memories.homes(&shape), forest, tour);
+                out |= self.misplaced_homes(facts.memories.homes(&shape), facts);
                 continue;
             }
-            out |= self.misplaced_own(mem, ids, forest, tour, memories);
-            let upstreams = memories.upstreams(mem).iter().filter_map(|&number| ids.memory(number));
-            next.extend(upstreams.filter(|&up| met.insert(up)));
+            out |= self.misplaced_own(mem, facts);
+            next.extend(facts.upstreams(mem).filter(|&up| met.insert(up)));
         }
         out
     }

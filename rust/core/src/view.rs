@@ -7,6 +7,7 @@
 
 use crate::Map;
 use crate::chains::Chain;
+use crate::facts::Facts;
 use crate::ids::{Mem, Node};
 use crate::provenance::{Memories, Shape};
 use crate::reason::Admitted;
@@ -172,7 +173,8 @@ impl Index {
     }
 
     /// Hang a memory that is settled. O(1) in order, O(log memories) amortised out of order.
-    pub fn hang(&mut self, mem: Mem, forest: &Forest, tour: &Tour, memories: &Memories) {
+    pub fn hang(&mut self, mem: Mem, facts: Facts<'_>) {
+        let Facts { forest, tour, memories, .. } = facts;
         if memories.flags(mem) != 0 {
             return;
         }
@@ -248,14 +250,14 @@ impl Index {
 
     /// The memories without a flag that are on the path. At least one anchor must be usable.
     #[must_use]
-    pub fn on_path(&self, stand: &Stand, forest: &Forest, tour: &Tour, memories: &Memories) -> Visible {
-        self.walk(stand, forest, tour, memories)
-            .map_or_else(|| self.scan(stand, forest, tour, memories), Visible::Sparse)
+    pub fn on_path(&self, stand: &Stand, facts: Facts<'_>) -> Visible {
+        self.walk(stand, facts).map_or_else(|| self.scan(stand, facts), Visible::Sparse)
     }
 
     /// The same by way of the path; `None` where so much is found that a scan is faster.
     #[must_use]
-    pub fn walk(&self, stand: &Stand, forest: &Forest, tour: &Tour, memories: &Memories) -> Option<Vec<u32>> {
+    pub fn walk(&self, stand: &Stand, facts: Facts<'_>) -> Option<Vec<u32>> {
+        let Facts { forest, .. } = facts;
         // A scan costs about a sixteenth of what a memory found does, for each anchor; a step to
         // the next chain as much as four memories found.
         let mut budget = self.spans.len() * stand.anchors().len() / 16 + 64;
@@ -280,31 +282,32 @@ impl Index {
             }
         }
         if !self.several.is_empty() {
-            out.retain(|&mem| mem & SEVERAL == 0 || Self::shows(Mem(mem & !SEVERAL), stand, forest, tour, memories));
+            out.retain(|&mem| mem & SEVERAL == 0 || Self::shows(Mem(mem & !SEVERAL), stand, facts));
             out.iter_mut().for_each(|mem| *mem &= !SEVERAL);
         }
         Some(out)
     }
 
-    fn shows(mem: Mem, stand: &Stand, forest: &Forest, tour: &Tour, memories: &Memories) -> bool {
-        let shape = memories.shape(mem);
-        memories.homes(&shape).iter().all(|&home| stand.is_on_path(forest, tour, home))
+    fn shows(mem: Mem, stand: &Stand, facts: Facts<'_>) -> bool {
+        let shape = facts.memories.shape(mem);
+        facts.memories.homes(&shape).iter().all(|&home| stand.is_on_path(facts, home))
     }
 
-    /// By way of all spans.
-    fn scan(&self, stand: &Stand, forest: &Forest, tour: &Tour, memories: &Memories) -> Visible {
+    /// The same by way of all spans.
+    #[must_use]
+    pub fn scan(&self, stand: &Stand, facts: Facts<'_>) -> Visible {
         let mut words = vec![0; self.spans.len().div_ceil(64)];
         for anchor in stand.anchors() {
-            scan_spans(&self.spans, tour.span(anchor).start, &mut words);
+            scan_spans(&self.spans, facts.tour.span(anchor).start, &mut words);
         }
         let mut set = |mem: Mem| words[mem.at() / 64] |= 1 << (mem.0 % 64);
         for &(home, mem) in &self.later {
-            if stand.is_on_path(forest, tour, home) {
+            if stand.is_on_path(facts, home) {
                 set(mem);
             }
         }
         for &mem in &self.several {
-            if Self::shows(mem, stand, forest, tour, memories) {
+            if Self::shows(mem, stand, facts) {
                 set(mem);
             }
         }

@@ -324,6 +324,25 @@ impl Engine {
         Ok(common.map(|node| engine.ids().name(engine.forest().number(node)).to_owned()))
     }
 
+    fn is_message(&self, id: &str) -> bool {
+        convert::message(&self.shared.read(), id).is_some()
+    }
+
+    fn is_memory(&self, id: &str) -> bool {
+        convert::memory(&self.shared.read(), id).is_some()
+    }
+
+    /// The memories that no anchor can show in strict, with their reasons.
+    fn unshowable(&self, py: Python<'_>) -> PyResult<Vec<(Py<PyAny>, u16)>> {
+        let (names, reasons) = py.detach(|| {
+            let engine = self.shared.read_current();
+            let found = engine.unshowable();
+            let numbers = found.iter().map(|&(mem, _)| engine.memories().number(mem));
+            (Names::of_numbers(&engine, numbers), found.iter().map(|&(_, reasons)| reasons).collect::<Vec<_>>())
+        });
+        Ok(names.list(py)?.iter().map(Bound::unbind).zip(reasons).collect())
+    }
+
     fn is_attached(&self, id: &str) -> PyResult<bool> {
         let engine = self.shared.read();
         Ok(engine.forest().is_attached(Self::node(&engine, id)?))

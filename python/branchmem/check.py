@@ -1,0 +1,134 @@
+"""What is wrong with a store, read from the bytes and from what follows from them.
+
+Damage is what must not be; everything else is what an application may have meant,
+but what hides memories.  Reads the whole log; changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from branchmem import codec
+from branchmem.errors import StoreDamaged
+from branchmem.events import Event, Message, skeleton_fields
+from branchmem.verdict import Reason
+
+if TYPE_CHECKING:
+    from branchmem import _core
+    from branchmem.log import Reader
+    from branchmem.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The report.  Ids are in order of arrival."""
+
+    events: int
+    messages: int
+    memories: int
+    #: Bytes that are not those that were written, or not what the engine holds.
+    damage: tuple[str, ...]
+    #: Messages whose parent is not in the log, each with that parent: they and all below are detached.
+    orphans: Mapping[str, str]
+    #: Circles of parents: none of them is ever attached.
+    circles: tuple[tuple[str, ...], ...]
+    #: Memories with the sources and upstream memories that are not in the log.
+    dangling: Mapping[str, tuple[str, ...]]
+    #: Two or more roots that a user wrote: versions of one first prompt are trees of their own
+    #: unless the conversation has a root above them.
+    prompts: tuple[str, ...]
+    #: Memories that no anchor can show as the log is, with the reasons.  What has sources in more
+    #: than eight trees is judged by eight of them.
+    unshowable: Mapping[str, Reason]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every byte is sound."""
+        return not self.damage
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON-ready form."""
+        return {**asdict(self), "unshowable": {id: reasons.names() for id, reasons in self.unshowable.items()}}
+
+    def __str__(self) -> str:
+        counts = {
+            "damaged": self.damage,
+            "orphans": self.orphans,
+            "circles of parents": self.circles,
+            "memories with dangling references": self.dangling,
+            "roots that look like edited first prompts": self.prompts,
+            "memories that no anchor can show": self.unshowable,
+        }
+        found = ", ".join(f"{len(what)} {name}" for name, what in counts.items() if what)
+        return f"{self.events} events ({self.messages} messages, {self.memories} memories): {found or 'nothing wrong'}"
+
+
+def check(store: Store) -> Check:
+    """Check a store; see `Check`.  Cost: decodes every event in plain Python."""
+    engine = store._fresh()
+    damage = tuple(store._log.read(lambda reader: list(_damage(store, reader))))
+    missing = {id: _missing(engine, id) for id in store.memory_ids}
+    detached = {id: store.tree.parent(id) for id in store.message_ids if not engine.is_attached(id)}
+    prompts = tuple(id for id in store.tree.roots() if _is_prompt(store.log.get(id)))
+    return Check(
+        events=store.seq,
+        messages=len(store.message_ids),
+        memories=len(store.memory_ids),
+        damage=damage,
+        orphans={id: str(parent) for id, parent in detached.items() if not engine.is_message(str(parent))},
+        circles=tuple(_circles({id: str(parent) for id, parent in detached.items()})),
+        dangling={id: ids for id, ids in missing.items() if ids},
+        prompts=prompts if len(prompts) > 1 else (),
+        unshowable={id: Reason(reasons) for id, reasons in engine.unshowable()},
+    )
+
+
+def _damage(store: Store, reader: Reader) -> Iterator[str]:
+    """Every block and body, decoded by the plain codec and held against what the engine folded."""
+    interner = codec.Interner()
+    seq = 0
+    for first_seq, block in reader.blocks(-1):
+        try:
+            skeletons = codec.decode_block(first_seq, block, interner)
+        except ValueError as error:
+            yield f"block at seq {first_seq}: {error}"
+            return
+        for seq, skeleton in enumerate(skeletons, first_seq):
+            (id,) = store._engine.event_ids(seq, seq + 1) or [""]
+            if store._engine.skeleton(id) != (seq, skeleton):
+                yield f"seq {seq}: the engine holds something else for event {id}"
+            try:
+                reader.body(seq)
+            except StoreDamaged as error:
+                yield f"seq {seq}: {error.why}"
+    if seq + 1 != store._engine.seq and store._engine.seq:
+        yield f"the log ends at seq {seq + 1}, the engine stands at {store._engine.seq}"
+
+
+def _missing(engine: _core.Engine, id: str) -> tuple[str, ...]:
+    """What a memory refers to and the log does not have."""
+    found = engine.skeleton(id)
+    fields = skeleton_fields(found[1]) if found else {}
+    sources = [source for source in fields.get("sources", ()) if not engine.is_message(source)]
+    return (*sources, *(up for up in fields.get("derived_from", ()) if not engine.is_memory(up)))
+
+
+def _circles(parents: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    """The circles among detached messages, each once.  O(messages)."""
+    done: set[str] = set()
+    for first in parents:
+        way: dict[str, None] = {}
+        id = first
+        while id in parents and id not in done and id not in way:
+            way[id] = None
+            id = parents[id]
+        if id in way:
+            met = list(way)
+            yield tuple(met[met.index(id) :])
+        done.update(way)
+
+
+def _is_prompt(event: Event) -> bool:
+    return isinstance(event, Message) and event.parent is None and event.role == "user"
