@@ -48,7 +48,26 @@ ALONE = {
 }
 
 # rust/core/src, from left to right: a module uses modules to its left.
-CORE_ORDER = "ids event chains topology reason tour circles provenance stand view explain engine lineage".split()  # noqa: SIM905
+CORE_ORDER = [
+    "ids",
+    "error",
+    "msgpack",
+    "event",
+    "encode",
+    "chains",
+    "topology",
+    "reason",
+    "tour",
+    "circles",
+    "provenance",
+    "facts",
+    "stand",
+    "view",
+    "explain",
+    "engine",
+    "lineage",
+    "twins",  # plain twins of the clever structures, for tests alone
+]
 NOT_IN_CORE = ("pyo3", "std::time", "std::thread", "std::fs", "std::env", "rand::", "log::", "println!", "unsafe ")
 
 
@@ -112,9 +131,10 @@ def test_importing_the_package_loads_neither_numpy_nor_the_command_line() -> Non
 
 def test_every_room_is_drawn_on_the_map() -> None:
     drawn = (HERE / "ARCHITECTURE.md").read_text("utf-8")
+    listed = (CORE / "lib.rs").read_text("utf-8")
 
-    assert [room for room in MAY_IMPORT if room != "__init__" and not re.search(rf"\b{room}\b", drawn)] == []
-    assert [module for module in CORE_ORDER if f"{module}.rs" not in drawn] == []
+    assert [room for room in MAY_IMPORT if room != "__init__" and f"`{room}`" not in drawn] == []
+    assert [module for module in CORE_ORDER if module != "twins" and f"[`{module}`]" not in listed] == []
 
 
 def code_of(module: Path) -> str:

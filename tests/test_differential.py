@@ -179,6 +179,41 @@ def conversation(random: Random, branching: float, messages: int, memories: int)
     return events
 
 
+@pytest.mark.parametrize("seed", range(16))
+def test_questions_between_appends_do_not_change_later_answers(seed: int) -> None:
+    """Labels, reductions and what waits for a parent are worked out now or later: nobody can tell."""
+    random = Random(f"between {seed}")
+    print("seed", seed)
+    events = conversation(random, random.choice((0.02, 0.2, 1.0)), random.choice((40, 150, 400)), 150)
+    arrange: list[Callable[[list[Event]], None]] = [random.shuffle, list.reverse, lambda events: None]
+    arrange[seed % 3](events)
+    engine, reference = bm.Engine(), Reference()
+    while events:
+        size = random.choice((1, 5, 30, 100))
+        engine.add(events[:size])
+        reference.add(events[:size])
+        del events[:size]
+        messages, memories = list(reference.message_ids), list(reference.memory_ids)
+        anchors = [None, *random.choices(messages, k=3)] if messages else [None]
+        policy = random.choice(POLICIES)
+        ask = random.randrange(4)
+        if ask == 0:
+            assert [flags(engine, anchor) for anchor in anchors] == [flags(reference, anchor) for anchor in anchors]
+        elif ask == 1:
+            rows = reference.bitmaps(anchors, policy=policy)
+            assert engine.bitmaps(anchors, policy=policy).tolist() == rows.tolist()
+        elif ask == 2 and messages and memories:
+            pairs = random.choices(memories, k=30), random.choices(messages, k=30)
+            assert engine.visible(*pairs, policy=policy).tolist() == reference.visible(*pairs, policy=policy).tolist()
+        else:
+            for id in memories[-3:]:
+                verdicts = [target.at(anchors[-1], policy=policy).explain(id) for target in (engine, reference)]
+                assert verdicts[0] == verdicts[1]
+        assert engine.counters() == reference.counters()
+    for anchor in random.sample(list(reference.message_ids), 12):
+        assert flags(engine, anchor) == flags(reference, anchor)
+
+
 @pytest.mark.parametrize("branching", [0.0, 0.03, 0.5])
 def test_a_long_conversation_agrees_sparse_and_dense(branching: float) -> None:
     random = Random(f"long {branching}")

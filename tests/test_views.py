@@ -54,7 +54,7 @@ def test_a_stale_view_counts_a_memory_as_it_is_now_and_a_whole_answer_as_it_was(
 
     assert "side" not in strict  # hidden then and now
     assert "new" not in strict  # hidden then, visible now
-    assert "waits" not in strict  # hidden then and now, for another reason
+    assert "waits" not in strict  # hidden then and now, though for one reason more
     assert "waits" in compat  # visible then, hidden now
     assert compat.filter(["waits", "m", "side"]) == ["waits", "m"]
     assert engine.counters() == {

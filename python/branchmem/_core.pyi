@@ -10,6 +10,8 @@ from branchmem.events import Legacy, Memory
 from branchmem.questions import Anchor, Questions
 from branchmem.verdict import Policy, Reason, Verdict
 
+__all__ = ["BlockError", "Engine", "View"]
+
 class BlockError(ValueError):
     """A skeleton block was refused; args are the reason and whether a later version wrote it."""
 

@@ -1,7 +1,7 @@
 //! Writing skeletons: the blocks of a batch, and single skeletons in their string form.
 
 use crate::Map;
-use crate::event::BlockError::{self, Damaged};
+use crate::error::BlockError::{self, Damaged};
 use crate::event::{
     BLOCK_EVENTS, DERIVED_FROM, HEADER, KEY, KIND, PARENT, Resolve, SOURCES, VERSION, checksum, read_skeleton,
 };

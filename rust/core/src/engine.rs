@@ -5,7 +5,8 @@
 //! what is not settled. No answer depends on when it was called last.
 
 use crate::encode;
-use crate::event::{self, BlockError, Parent, Type};
+use crate::error::BlockError;
+use crate::event::{self, Parent, Type};
 use crate::explain::{self, Explanation};
 use crate::facts::Facts;
 use crate::ids::{Bearer, Ids, Mem, Node, Number};

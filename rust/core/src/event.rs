@@ -6,6 +6,7 @@
 //! canonical bytes are read: every block has one reading, every reading one
 //! block. No size is trusted before the bytes behind it are there.
 
+use crate::error::BlockError::{self, Damaged};
 use crate::ids::{Ids, Number};
 use crate::msgpack::{Reader, Ref};
 use std::ops::Range;
@@ -18,24 +19,6 @@ pub(crate) const VERSION: u8 = 1;
 const MAX_REFERENCES: usize = 4096;
 /// So that ordinals fit their arrays.
 const MAX_IDS: usize = 1 << 30;
-
-/// Why a block was refused. Trust nothing from its first seq on.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum BlockError {
-    /// The bytes are not those that were written.
-    #[error("{0}")]
-    Damaged(&'static str),
-    /// A later branchmem wrote it: upgrade.
-    #[error("skeleton blocks of version {0} are newer than this version")]
-    TooNew(u8),
-    /// The format has it, this version does not act upon it.
-    #[error("this version does not support {0} yet")]
-    Unsupported(&'static str),
-    /// The block does not follow on what was folded.
-    #[error("events are missing before it: the log stands at seq {0}")]
-    Gap(u64),
-}
-use BlockError::Damaged;
 
 type Result<T> = std::result::Result<T, BlockError>;
 

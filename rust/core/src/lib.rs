@@ -5,17 +5,18 @@
 //!
 //! | module | question it answers |
 //! | --- | --- |
+//! | [`error`] | why were bytes refused? |
 //! | [`ids`] | which number, type and position has an id? |
 //! | [`msgpack`] | what is the next value of a record? |
 //! | [`event`] | what do the bytes of a skeleton block say? |
 //! | [`encode`] | which bytes say that? |
-//! | [`topology`] | where does a message hang, and which are attached? |
 //! | [`chains`] | is one message an ancestor of another, without relabelling? |
-//! | [`tour`] | the same in one comparison, for what was there at the last rebuild |
-//! | [`provenance`] | what does a memory rest on, reduced to what can fail? |
-//! | [`circles`] | which memories derive from themselves? |
-//! | [`facts`] | what may a question read? |
+//! | [`topology`] | where does a message hang, and which are attached? |
 //! | [`reason`] | the reasons as bits, and counting them |
+//! | [`tour`] | the same in one comparison, for what was there at the last rebuild |
+//! | [`circles`] | which memories derive from themselves? |
+//! | [`provenance`] | what does a memory rest on, reduced to what can fail? |
+//! | [`facts`] | what may a question read? |
 //! | [`stand`] | where does a view stand, and what is wrong with a source there? |
 //! | [`view`] | which memories are visible there, as a set? |
 //! | [`explain`] | which ids are at fault? |
@@ -29,6 +30,7 @@ pub mod chains;
 pub mod circles;
 pub mod encode;
 pub mod engine;
+pub mod error;
 pub mod event;
 pub mod explain;
 pub mod facts;
@@ -49,7 +51,7 @@ pub(crate) type Map<K, V> = hashbrown::HashMap<K, V, foldhash::fast::FixedState>
 pub(crate) type Set<K> = hashbrown::HashSet<K, foldhash::fast::FixedState>;
 
 pub use engine::{Engine, Plan};
-pub use event::BlockError;
+pub use error::BlockError;
 pub use explain::Explanation;
 pub use ids::{Mem, Node, Number};
 pub use reason::Reasons;

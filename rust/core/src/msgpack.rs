@@ -1,6 +1,6 @@
 //! The subset of msgpack that skeletons use, in its shortest forms only.
 
-use crate::event::BlockError::{self, Damaged};
+use crate::error::BlockError::{self, Damaged};
 
 type Result<T> = std::result::Result<T, BlockError>;
 

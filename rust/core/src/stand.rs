@@ -25,6 +25,8 @@ pub struct Stand {
     anchors: Vec<(Node, Node)>,
     /// Bits 0 to 2.
     problems: Reasons,
+    /// The places of the anchors that cannot be used, each with its problem.
+    unusable: Vec<(usize, Reasons)>,
 }
 
 impl Stand {
@@ -33,16 +35,21 @@ impl Stand {
     /// # Errors
     /// [`Ambiguous`] where two different ones lie in one tree.
     pub fn new(anchors: &[Option<Number>], ids: &Ids, forest: &Forest) -> Result<Self, Ambiguous> {
-        let mut stand = Self { anchors: Vec::with_capacity(anchors.len()), problems: 0 };
+        let mut stand = Self { anchors: Vec::with_capacity(anchors.len()), ..Self::default() };
         if anchors.is_empty() {
             stand.problems = NO_ANCHOR;
         }
-        for anchor in anchors {
-            match anchor.and_then(|number| ids.message(number)) {
-                None => stand.problems |= UNKNOWN_ANCHOR,
-                Some(node) if !forest.is_attached(node) => stand.problems |= DETACHED_ANCHOR,
-                Some(node) => stand.anchors.push((forest.top(node), node)),
-            }
+        for (place, anchor) in anchors.iter().enumerate() {
+            let problem = match anchor.and_then(|number| ids.message(number)) {
+                None => UNKNOWN_ANCHOR,
+                Some(node) if !forest.is_attached(node) => DETACHED_ANCHOR,
+                Some(node) => {
+                    stand.anchors.push((forest.top(node), node));
+                    continue;
+                }
+            };
+            stand.problems |= problem;
+            stand.unusable.push((place, problem));
         }
         if stand.anchors.len() > 1 {
             stand.anchors.sort_unstable();
@@ -63,9 +70,9 @@ impl Stand {
     #[must_use]
     pub fn at(node: Option<Node>, forest: &Forest) -> Self {
         match node {
-            None => Self { anchors: Vec::new(), problems: UNKNOWN_ANCHOR },
-            Some(node) if !forest.is_attached(node) => Self { anchors: Vec::new(), problems: DETACHED_ANCHOR },
-            Some(node) => Self { anchors: vec![(forest.top(node), node)], problems: 0 },
+            None => Self { problems: UNKNOWN_ANCHOR, ..Self::default() },
+            Some(node) if !forest.is_attached(node) => Self { problems: DETACHED_ANCHOR, ..Self::default() },
+            Some(node) => Self { anchors: vec![(forest.top(node), node)], ..Self::default() },
         }
     }
 
@@ -73,6 +80,12 @@ impl Stand {
     #[must_use]
     pub fn problems(&self) -> Reasons {
         self.problems
+    }
+
+    /// The places of the anchors that cannot be used in the list that was asked for, each with its problem.
+    #[must_use]
+    pub fn unusable(&self) -> &[(usize, Reasons)] {
+        &self.unusable
     }
 
     /// The usable anchors.

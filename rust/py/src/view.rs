@@ -341,9 +341,11 @@ impl View {
         if self.stand.problems() == 0 {
             return Ok(());
         }
-        let names = self.problems(py)?.call_method0("names")?;
-        let names: Vec<String> = names.extract()?;
-        Err(BadAnchor::new_err((names.join(", "), self.anchors.clone_ref(py))))
+        let names: Vec<String> = self.problems(py)?.call_method0("names")?.extract()?;
+        let anchors = self.anchors.bind(py);
+        let unusable = self.stand.unusable().iter().map(|&(at, _)| anchors.get_item(at));
+        let unusable = PyTuple::new(py, unusable.collect::<PyResult<Vec<_>>>()?)?;
+        Err(BadAnchor::new_err((names.join(", "), unusable.unbind())))
     }
 
     #[getter]
@@ -377,7 +379,7 @@ struct Told {
     reasons: u16,
     blamed: Vec<u16>,
     names: Names,
-    anchors: Vec<(u16, usize)>,
+    anchors: Vec<(usize, u16)>,
     parted: Vec<(String, String)>,
     seq: u64,
 }
@@ -397,7 +399,7 @@ impl View {
         for (reason, name) in told.blamed.iter().zip(&names) {
             culprits.append((*reason, name))?;
         }
-        for (reason, at) in told.anchors {
+        for (at, reason) in told.anchors {
             culprits.append((reason, anchors.get_item(at)?))?;
         }
         if told.reasons & UNKNOWN_MEMORY != 0 {
@@ -419,18 +421,12 @@ impl View {
         let mem = id.and_then(|id| convert::memory(&engine, id));
         let explanation = mem.map(|mem| engine.explain(mem, &stand)).unwrap_or_default();
         let reasons = mem.map_or_else(|| engine.reasons(None, &stand), |_| explanation.reasons);
-        let problem = |number| engine.stand(&[number]).map_or(0, |alone| alone.problems());
         let name = |number| engine.ids().name(number).to_owned();
         Ok(Told {
             reasons,
             blamed: explanation.culprits.iter().map(|&(reason, _)| reason).collect(),
             names: Names::of_numbers(&engine, explanation.culprits.iter().map(|&(_, number)| number)),
-            anchors: numbers
-                .iter()
-                .enumerate()
-                .map(|(at, &number)| (problem(number) & reasons, at))
-                .filter(|&(reason, _)| reason != 0)
-                .collect(),
+            anchors: stand.unusable().iter().filter(|(_, problem)| problem & reasons != 0).copied().collect(),
             parted: explanation.parted.iter().map(|&(source, at)| (name(source), name(at))).collect(),
             seq: engine.seq(),
         })
