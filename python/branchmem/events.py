@@ -41,7 +41,7 @@ class Legacy(Enum):
 LEGACY: Final = Legacy.LEGACY
 
 
-class _Event:
+class Event:
     """What all events share: canonical bytes, equality by them, a JSON-ready form."""
 
     __slots__ = ()
@@ -58,7 +58,7 @@ class _Event:
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _Event):
+        if not isinstance(other, Event):
             return NotImplemented
         return self.skeleton() == other.skeleton() and self.body() == other.body()
 
@@ -86,7 +86,7 @@ class _Event:
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
-class Message(_Event):
+class Message(Event):
     """An event that has a place in a tree: a thread start, a turn, a tool result, a checkpoint.
 
     `parent` is the id that this message continues, None for a root, or LEGACY
@@ -141,7 +141,7 @@ class Message(_Event):
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
-class Memory(_Event):
+class Memory(Event):
     """Something derived from messages: a fact, a summary, a profile entry, a graph edge.
 
     `sources` are messages, `derived_from` and `supersedes` are memories,
@@ -222,7 +222,7 @@ class Memory(_Event):
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
-class Retraction(_Event):
+class Retraction(Event):
     """Takes back memories, what came from messages, or what bears a key, from `at` on.
 
     `scope` is "branch", "tree" or "everywhere"; the caller chooses.
@@ -292,7 +292,7 @@ class Retraction(_Event):
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
-class Restoration(_Event):
+class Restoration(Event):
     """Lifts one retraction where this restoration is in effect."""
 
     type: ClassVar[str] = "restoration"
@@ -321,7 +321,7 @@ class Restoration(_Event):
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
-class Erasure(_Event):
+class Erasure(Event):
     """Removes the content of messages and memories for good, and by default of what came from them."""
 
     type: ClassVar[str] = "erasure"
@@ -355,10 +355,9 @@ class Erasure(_Event):
         return pack(() if self.created is None else (Tag.CREATED, instant(self.created)))
 
 
-Event = Message | Memory | Retraction | Restoration | Erasure
-TYPES: Final[dict[str, type[Event]]] = {cls.type: cls for cls in (Message, Memory, Retraction, Restoration, Erasure)}
+TYPES: Final[dict[str, type[Any]]] = {cls.type: cls for cls in (Message, Memory, Retraction, Restoration, Erasure)}
 
-_BY_CODE: Final[dict[int, type[Event]]] = {cls.code: cls for cls in TYPES.values()}
+_BY_CODE: Final[dict[int, type[Any]]] = {cls.code: cls for cls in TYPES.values()}
 _FIELDS: Final[dict[int, str]] = {value: name.lower() for name, value in vars(Tag).items() if not name.startswith("_")}
 
 
@@ -382,7 +381,8 @@ def event_from_dict(form: Mapping[str, Any]) -> Event:
         raise InvalidEvent(f"a {name} needs {missing[0]}", missing[0])
     if given.get("created") is not None:
         given["created"] = _parsed(given["created"])
-    return cls(given.pop(_REQUIRED[cls][0]), given.pop(_REQUIRED[cls][1]), **given)
+    event: Event = cls(given.pop(_REQUIRED[cls][0]), given.pop(_REQUIRED[cls][1]), **given)
+    return event
 
 
 def _parsed(value: object) -> datetime:
@@ -414,7 +414,7 @@ def event_from_bytes(skeleton: bytes, body: bytes) -> Event:
     second = _REQUIRED[cls][1]
     if second not in values or not values.keys() <= _NAMES[cls]:
         raise InvalidEvent(f"the bytes of {cls.type} {id!r:.80} have fields {sorted(values)}", id)
-    event = cls(id, values.pop(second), **values)
+    event: Event = cls(id, values.pop(second), **values)
     if event.skeleton() != skeleton or event.body() != body:
         raise InvalidEvent(f"the bytes of {cls.type} {id!r:.80} are not canonical", id)
     return event
@@ -435,7 +435,7 @@ def _scope_word(value: object) -> str:
     return SCOPES[value]
 
 
-_REQUIRED: Final[dict[type[Event], tuple[str, ...]]] = {
+_REQUIRED: Final[dict[type[Any], tuple[str, ...]]] = {
     Message: ("id", "parent"),
     Memory: ("id", "text"),
     Retraction: ("id", "at", "scope"),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Many = Sequence[str] | NDArray[np.integer[Any]]
+    Many = Sequence[str] | Sequence[int] | NDArray[np.integer[Any]]
 
 Anchor = str | Iterable[str] | None
 
@@ -220,7 +220,7 @@ def _ordinals(
     if not isinstance(values, np.ndarray):
         if isinstance(values, str):
             raise TypeError(f"a list of ids is needed: write [{values!r}]")
-        listed = list(values)
+        listed: list[Any] = list(values)
         if listed and isinstance(listed[0], str):
             return find(listed)
         values = np.asarray(listed, np.int64)

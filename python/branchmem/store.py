@@ -10,6 +10,7 @@ import hashlib
 import os
 import tempfile
 import threading
+import weakref
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from branchmem.check import Check
 
 _PAGE = 1000
+_STORES: weakref.WeakSet[Store] = weakref.WeakSet()
 
 
 class Engine(Questions):
@@ -74,6 +76,7 @@ class Store(Questions):
         self._auto_refresh = auto_refresh
         self._on_close = on_close
         self._folding = threading.RLock()
+        _STORES.add(self)
         self.refresh()
 
     @property
@@ -282,6 +285,11 @@ def open_temporary() -> Store:
     return Store(log, on_close=folder.cleanup)
 
 
+def _forsake() -> None:
+    for store in list(_STORES):
+        store._engine.forsake(store.path)
+
+
 def _checked(events: Iterable[Event]) -> list[Event]:
     batch = list(events)
     for event in batch:
@@ -296,3 +304,7 @@ def _found(engine: _core.Engine, id: str) -> tuple[int, bytes]:
     if found is None:
         raise UnknownEvent(id)
     return found
+
+
+# In the child of a fork views must not try a lock that a thread of the parent may hold.
+os.register_at_fork(after_in_child=_forsake)

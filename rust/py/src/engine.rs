@@ -50,8 +50,8 @@ impl Engine {
         Self { shared: Arc::new(Shared::new(seed)) }
     }
 
-    fn forsake(&self) {
-        self.shared.forsake();
+    fn forsake(&self, path: String) {
+        self.shared.forsake(path);
     }
 
     #[getter]

@@ -3,8 +3,7 @@
 use branchmem_core::reason::Counters;
 use branchmem_core::{Answer, Engine, Stand};
 use pyo3::prelude::*;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::convert::StoreForked;
 
@@ -12,12 +11,13 @@ use crate::convert::StoreForked;
 pub struct Shared {
     engine: RwLock<Engine>,
     pub counters: Counters,
-    forked: AtomicBool,
+    /// The path of the store, in the child of a fork.
+    forsaken: OnceLock<String>,
 }
 
 impl Shared {
     pub fn new(seed: u64) -> Self {
-        Self { engine: RwLock::new(Engine::new(seed)), counters: Counters::default(), forked: AtomicBool::new(false) }
+        Self { engine: RwLock::new(Engine::new(seed)), counters: Counters::default(), forsaken: OnceLock::new() }
     }
 
     /// For questions. Poisoned only by a panic while folding: then no answer is to be trusted.
@@ -31,13 +31,13 @@ impl Shared {
     }
 
     /// Refuse all use from now on: this is the child of a fork.
-    pub fn forsake(&self) {
-        self.forked.store(true, Relaxed);
+    pub fn forsake(&self, path: String) {
+        self.forsaken.get_or_init(|| path);
     }
 
     /// `StoreForked` in the child of a fork, where the lock may be held by a thread that is not there.
     pub fn check(&self) -> PyResult<()> {
-        if self.forked.load(Relaxed) { Err(StoreForked::new_err(("the store",))) } else { Ok(()) }
+        self.forsaken.get().map_or(Ok(()), |path| Err(StoreForked::new_err((path.clone(),))))
     }
 
     /// The lock for reading, with flags up to date. Call it detached from Python.

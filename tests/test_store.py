@@ -1,0 +1,335 @@
+"""A store: a log and its engine, told and asked from anywhere."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import threading
+from pathlib import Path
+
+import branchmem as bm
+import pytest
+from branchmem.events import Erasure, Restoration, Retraction
+
+CHAT = [
+    bm.Message("chat", parent=None, role="thread"),
+    bm.Message("u1", parent="chat", role="user", text="I'm moving to Chengdu"),
+    bm.Memory("home", "The user is moving to Chengdu", sources=["u1"]),
+    bm.Message("u1-edit", parent="chat", role="user", text="I'm moving to Hangzhou"),
+]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "alice.bmem"
+
+
+def test_a_store_opens_with_the_same_answers_and_the_same_digest(path: Path) -> None:
+    with bm.open(path) as store:
+        store.append(CHAT)
+        digest, ids = store.digest(), list(store.memory_ids)
+    with bm.open(path, readonly=True, verify=True) as store:
+        assert (store.digest(), list(store.memory_ids), store.seq) == (digest, ids, 4)
+        assert "home" in store.at("u1")
+        assert "home" not in store.at("u1-edit")
+        assert list(store.log.events()) == CHAT
+
+
+def test_the_digest_depends_on_the_events_alone() -> None:
+    with bm.open_temporary() as one, bm.open_temporary() as other:
+        one.append(CHAT)
+        for event in reversed(CHAT):
+            other.append([event, event])
+        assert one.digest() == other.digest()
+        other.append([bm.Message("more", "u1")])
+        assert one.digest() != other.digest()
+
+
+def test_appending_again_is_a_no_op() -> None:
+    with bm.open_temporary() as store:
+        assert store.append([*CHAT, CHAT[0]]) == bm.Appended(4, 1, 4)
+        assert store.append(CHAT) == bm.Appended(0, 4, 4)
+        assert store.append([]) == bm.Appended(0, 0, 4)
+
+
+@pytest.mark.parametrize(
+    ("event", "field"),
+    [
+        (bm.Message("u1", "chat", role="user", text="else"), "text"),
+        (bm.Message("u1", None, role="user", text="I'm moving to Chengdu"), "parent"),
+        (bm.Message("u1", bm.LEGACY, role="user", text="I'm moving to Chengdu"), "parent"),
+        (bm.Memory("u1", "I'm moving to Chengdu"), "type"),
+        (bm.Memory("home", "The user is moving to Chengdu", sources=["u1"], key="city"), "key"),
+        (bm.Memory("home", "The user is moving to Chengdu", sources=["u1"], importance=0.5), "importance"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_another_content_for_an_id_is_refused_with_its_whole_batch(event: bm.Message | bm.Memory, field: str) -> None:
+    with bm.open_temporary() as store:
+        store.append(CHAT)
+        with pytest.raises(bm.EventConflict, match=r"id of its own") as raised:
+            store.append([bm.Message("new", "u1"), event])
+        assert (raised.value.id, raised.value.field) == (event.id, field)
+        assert "new" not in store.log
+        with pytest.raises(bm.EventConflict):
+            store.append([bm.Message("v", None, text="a"), bm.Message("v", None, text="b")])
+        assert store.seq == 4
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Retraction("r", "u1", scope="tree", memories=["home"]),
+        Restoration("r", "u1", scope="tree", retraction="q"),
+        Erasure("e", ["home"]),
+        bm.Memory("m", "", sources=["u1"], supersedes=["home"]),
+        bm.Memory("m", "", sources=["u1"], adopts="home"),
+    ],
+    ids=lambda event: event.type,
+)
+def test_what_nobody_obeys_yet_is_refused(event: bm.Memory) -> None:
+    with bm.open_temporary() as store:
+        store.append(CHAT)
+        for told in (store.append, bm.Engine().add):
+            with pytest.raises(bm.InvalidEvent, match=r"does not support"):
+                told([bm.Message("new", "u1"), event])
+        assert store.seq == 4
+
+
+def test_what_is_no_event_is_refused() -> None:
+    with bm.open_temporary() as store, pytest.raises(bm.InvalidEvent, match=r"no event"):
+        store.append([CHAT[0], {"type": "message"}])  # type: ignore[list-item]
+
+
+def test_another_store_on_the_file_is_seen_at_once(path: Path) -> None:
+    with bm.open(path) as one, bm.open(path) as other, bm.open(path, auto_refresh=False) as still:
+        one.append(CHAT)
+        assert "home" in other.at("u1")
+        assert other.tree.path("u1") == ["chat", "u1"]
+        assert list(other.memory_ids) == ["home"]
+        assert still.at("u1").problems is bm.Reason.UNKNOWN_ANCHOR
+        assert still.refresh() == 4
+        assert "home" in still.at("u1")
+
+
+def _append_many(path: str, name: str) -> None:
+    with bm.open(path) as store:
+        for at in range(40):
+            store.append(
+                [bm.Message(f"{name}{at}", "chat"), bm.Memory(f"m{name}{at}", "text", sources=[f"{name}{at}"])]
+            )
+
+
+def test_processes_share_a_store(path: Path) -> None:
+    with bm.open(path) as store:
+        store.append(CHAT)
+        context = multiprocessing.get_context("spawn")
+        writers = [context.Process(target=_append_many, args=(str(path), name)) for name in "abc"]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join()
+        assert [writer.exitcode for writer in writers] == [0, 0, 0]
+        assert store.seq == 4 + 3 * 80
+        assert all(f"m{name}{at}" in store.at(f"{name}{at}") for name in "abc" for at in range(40))
+        with bm.open(path) as again:
+            assert again.digest() == store.digest()
+
+
+def test_threads_share_a_store() -> None:
+    with bm.open_temporary() as store:
+        store.append(CHAT)
+        failed: list[BaseException] = []
+
+        def work(name: str) -> None:
+            try:
+                for at in range(60):
+                    store.append(
+                        [bm.Message(f"{name}{at}", "u1"), bm.Memory(f"m{name}{at}", "", sources=[f"{name}{at}"])]
+                    )
+                    view = store.at(f"{name}{at}")
+                    assert sorted(view.ids()) == sorted(["home", f"m{name}{at}"])
+                    assert [memory.id for memory in view.memories()] == ["home", f"m{name}{at}"]
+                    assert store.at(None, policy=bm.COMPAT).ids()
+            except BaseException as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failed
+        assert store.seq == 4 + 4 * 120
+
+
+def test_min_seq_waits_for_nobody(path: Path) -> None:
+    with bm.open(path) as store, bm.open(path, auto_refresh=False) as reader:
+        store.append(CHAT)
+        assert "home" in reader.at("u1", min_seq=4)
+        with pytest.raises(bm.StoreBehind, match="seq 4, not yet at 5") as raised:
+            reader.at("u1", min_seq=5)
+        assert (raised.value.seq, raised.value.min_seq) == (4, 5)
+
+
+def test_a_view_keeps_its_set_after_later_appends_and_after_close() -> None:
+    store = bm.open_temporary()
+    store.append([bm.Message("late", "gone"), *CHAT, bm.Memory("m", "", sources=["late"])])
+    view = store.at("u1")
+    store.append([bm.Memory("after", "", sources=["u1"]), bm.Message("gone", "u1")])
+    assert view.ids() == ["home"]
+    assert "after" not in view
+    assert view.seq == 6
+    store.close()
+    assert view.ids() == ["home"]
+    assert "home" in view
+    with pytest.raises(bm.StoreClosed):
+        view["home"]
+    with pytest.raises(bm.StoreClosed):
+        store.at("u1")
+    store.close()
+
+
+def test_a_hidden_memory_is_a_key_error_that_says_why() -> None:
+    with bm.open_temporary() as store:
+        store.append(CHAT)
+        with pytest.raises(KeyError, match="parts from the path at chat"):
+            store.at("u1-edit")["home"]
+        with pytest.raises(bm.MemoryHidden, match="no memory nothing"):
+            store.at("u1").get("nothing")
+
+
+def test_a_fork_refuses_to_work_in_the_child(path: Path) -> None:
+    with bm.open(path) as store:
+        store.append(CHAT)
+        view = store.at("u1")
+        child = os.fork()
+        if child == 0:
+            refused = 0
+            for use in (lambda: store.at("u1"), lambda: store.append(CHAT), lambda: "home" in view, lambda: store.seq):
+                try:
+                    use()
+                except bm.StoreForked:
+                    refused += 1
+            with bm.open(path) as own:
+                refused += "home" in own.at("u1")
+            os._exit(refused)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+        assert "home" in view
+        store.append([bm.Message("more", "u1")])
+
+
+def test_the_log_is_read_whatever_any_view_shows() -> None:
+    with bm.open_temporary() as store:
+        store.append(CHAT)
+        assert store.log.get("home") == CHAT[2]
+        assert [event.id for event in store.log.find("Chengdu")] == ["u1", "home"]
+        assert [event.id for event in store.log.events(1, 3)] == ["u1", "home"]
+        assert [event.id for event in store.log.events(type="memory")] == ["home"]
+        assert ("home" in store.log, "none" in store.log, len(store.log)) == (True, False, 4)
+        with pytest.raises(bm.UnknownEvent, match="no event none"):
+            store.log.get("none")
+
+
+def test_an_engine_without_a_file_keeps_no_content() -> None:
+    engine = bm.Engine()
+    engine.add(CHAT)
+    assert engine.add([bm.Message("u1", "chat", text="another body is not compared")]).duplicates == 1
+    with pytest.raises(bm.EventConflict) as raised:
+        engine.add([bm.Message("u1", None)])
+    assert raised.value.field == "parent"
+    for read in (lambda: engine.at("u1")["home"], lambda: engine.at("u1").memories()):
+        with pytest.raises(TypeError, match="keeps no content"):
+            read()
+
+
+def test_a_temporary_store_is_gone_when_closed() -> None:
+    store = bm.open_temporary()
+    assert os.path.exists(store.path)
+    store.close()
+    assert not os.path.exists(os.path.dirname(store.path))
+
+
+def test_a_store_that_is_not_there_is_not_made_by_reading(path: Path) -> None:
+    for how in ({"create": False}, {"readonly": True}):
+        with pytest.raises(bm.StoreMissing):
+            bm.open(path, **how)
+    assert not path.exists()
+
+
+def test_anchors_of_a_wrong_type_are_refused(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR)
+    with bm.open_temporary() as store:
+        store.append(CHAT)
+        for anchor in (5, b"u1", ["u1", None], [5]):
+            with pytest.raises(TypeError, match="an anchor is"):
+                store.at(anchor)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="a policy is"):
+            store.at("u1", policy="strict")  # type: ignore[arg-type]
+        assert store.at("\ud800").problems is bm.Reason.UNKNOWN_ANCHOR
+        assert "\ud800" not in store.at("u1")
+        assert 5 not in store.at("u1")
+
+
+def test_pairs_take_ids_or_ordinals_and_refuse_the_rest() -> None:
+    import numpy as np
+
+    with bm.open_temporary() as store:
+        store.append(CHAT)
+        assert store.visible(["home", "none"], ["u1", "u1"]).tolist() == [True, False]
+        assert store.visible(np.array([0, 0]), store.message_ordinals(["u1", "u1-edit"])).tolist() == [True, False]
+        assert store.visible([0], [1]).tolist() == [True]
+        assert store.visible([], []).tolist() == []
+        assert store.memory_ordinals(["home"]).tolist() == [0]
+        for ordinals in ([1], [-1]):
+            with pytest.raises(bm.UnknownEvent, match="memory with ordinal"):
+                store.visible(np.array(ordinals), np.array([0]))
+        with pytest.raises(ValueError, match="pairwise"):
+            store.visible(["home"], ["u1", "u1"])
+        with pytest.raises(TypeError, match="list of ids"):
+            store.visible("home", ["u1"])
+        with pytest.raises(TypeError, match="integers"):
+            store.visible(np.array([0.5]), np.array([0]))
+        with pytest.raises(bm.UnknownEvent, match="no memory none"):
+            store.memory_ordinals(["home", "none"])
+
+
+def test_bitmaps_take_what_at_takes() -> None:
+    with bm.open_temporary() as store:
+        store.append([*CHAT, bm.Message("other", None), bm.Memory("both", "", sources=["u1", "other"])])
+        rows = store.bitmaps(["u1", ["u1", "other"], None, "none"])
+        assert rows.tolist() == [[1], [3], [0], [0]]
+        with pytest.raises(bm.AmbiguousAnchor, match="u1 and u1-edit"):
+            store.bitmaps([["u1", "u1-edit"]])
+        assert store.bitmaps([]).shape == (0, 1)
+
+
+def test_check_says_what_hides_memories() -> None:
+    with bm.open_temporary() as store:
+        store.append(
+            [
+                bm.Message("p1", None, role="user"),
+                bm.Message("p2", None, role="user"),
+                bm.Message("orphan", "gone"),
+                bm.Message("x", "y"),
+                bm.Message("y", "x"),
+                bm.Message("a", "p1"),
+                bm.Message("b", "p1"),
+                bm.Memory("fork", "", sources=["a", "b"]),
+                bm.Memory("dangling", "", sources=["nope"], derived_from=["nomem"]),
+                bm.Memory("fine", "", sources=["a", "p2"]),
+            ]
+        )
+        report = store.check()
+        assert report.ok
+        assert report.orphans == {"orphan": "gone"}
+        assert [set(circle) for circle in report.circles] == [{"x", "y"}]
+        assert report.dangling == {"dangling": ("nope", "nomem")}
+        assert report.prompts == ("p1", "p2")
+        assert report.unshowable == {
+            "fork": bm.Reason.SIBLING,
+            "dangling": bm.Reason.MISSING_SOURCE | bm.Reason.MISSING_UPSTREAM,
+        }
+        assert "1 orphans" in str(report)
+        assert report.to_dict()["unshowable"]["fork"] == ("SIBLING",)
