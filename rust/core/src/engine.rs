@@ -12,9 +12,10 @@ use crate::facts::Facts;
 use crate::ids::{Bearer, Ids, Mem, Node, Number};
 use crate::provenance::{Memories, Shape};
 use crate::reason::{Admitted, LEGACY_SOURCE, PLACED, Reasons, SIBLING, UNKNOWN_MEMORY};
+use crate::spans::Span;
 use crate::stand::{Ambiguous, Stand};
 use crate::topology::{Above, Forest};
-use crate::tour::{Span, Spot, Tour};
+use crate::tour::{Spot, Tour};
 use crate::view::{Answer, Index, Visible};
 use crate::{Map, Set};
 
@@ -263,12 +264,6 @@ impl Engine {
         }
     }
 
-    /// Where the first anchor of a stand is in the tour: near to each other for anchors near to each other.
-    #[must_use]
-    pub fn position(&self, stand: &Stand) -> u32 {
-        stand.anchors().next().map_or(u32::MAX, |anchor| self.tour.span(anchor).start)
-    }
-
     /// Where the only anchor of a stand is in the tour, for [`Self::reasons_at`].
     #[must_use]
     pub fn spot(&self, stand: &Stand) -> Option<Spot> {
@@ -394,44 +389,43 @@ impl Engine {
         Answer { visible: Visible::Dense(words), admitted }
     }
 
-    /// Whether each memory is visible at the message beside it, both by ordinal: 1 or 0. An ordinal
-    /// beyond all is not in the log. Returns what was let through, and how many are visible.
+    /// Whether memory `mems[i]` is visible at message `nodes[i]`, both by ordinal: 1 or 0. An ordinal
+    /// beyond all is not in the log. Returns what was let through.
     ///
     /// One comparison a pair in strict, where the tour is fresh. Under a policy, needs [`Self::is_current`].
-    pub fn pairs(
-        &self,
-        pairs: impl Iterator<Item = (u32, u32)>,
-        policy: Reasons,
-        visible: &mut [u8],
-    ) -> (Admitted, usize) {
+    pub fn pairs(&self, mems: &[u32], nodes: &[u32], policy: Reasons, visible: &mut [u8]) -> Admitted {
         let policy = policy & !UNKNOWN_MEMORY;
         let mut admitted = Admitted::default();
-        let mut count = 0;
-        for ((mem, node), visible) in pairs.zip(visible) {
-            let shows = if policy == 0 {
-                let span = self.index.spans().get(mem as usize).copied().unwrap_or(Span::NEVER);
-                let position = self.tour.spans().get(node as usize).map_or(u32::MAX, |span| span.start);
-                span.covers(position) || (span == Span::LATER && self.shows_later(Mem(mem), Node(node)))
-            } else {
-                let mem = ((mem as usize) < self.memories.len()).then_some(Mem(mem));
-                let node = ((node as usize) < self.forest.len()).then_some(Node(node));
-                let reasons = self.reasons(mem, &Stand::at(node, &self.forest));
-                if reasons & !policy == 0 {
-                    admitted.add(reasons);
+        if policy == 0 {
+            self.index.spans().covers_each(mems, self.tour.positions(), nodes, visible);
+            if !self.index.is_toured() {
+                for ((&mem, &node), visible) in mems.iter().zip(nodes).zip(visible) {
+                    *visible |= u8::from(self.shows_later(mem, node));
                 }
-                reasons & !policy == 0
-            };
-            *visible = u8::from(shows);
-            count += usize::from(shows);
+            }
+            return admitted;
         }
-        (admitted, count)
+        for ((&mem, &node), visible) in mems.iter().zip(nodes).zip(visible) {
+            let mem = ((mem as usize) < self.memories.len()).then_some(Mem(mem));
+            let node = ((node as usize) < self.forest.len()).then_some(Node(node));
+            let reasons = self.reasons(mem, &Stand::at(node, &self.forest));
+            *visible = u8::from(reasons & !policy == 0);
+            if *visible == 1 {
+                admitted.add(reasons);
+            }
+        }
+        admitted
     }
 
-    fn shows_later(&self, mem: Mem, node: Node) -> bool {
+    /// The same by chain labels, for a memory whose home is not in the tour.
+    fn shows_later(&self, mem: u32, node: u32) -> bool {
+        let (mem, node) = (Mem(mem), Node(node));
+        if mem.at() >= self.memories.len() || node.at() >= self.forest.len() || self.index.span(mem) != Span::LATER {
+            return false;
+        }
         let shape = self.memories.shape(mem);
-        node.at() < self.forest.len()
-            && self.forest.is_attached(node)
-            && self.memories.homes(&shape).iter().all(|&home| self.forest.is_ancestor(home, node))
+        let homes = self.memories.homes(&shape);
+        self.forest.is_attached(node) && homes.iter().all(|&home| self.forest.is_ancestor(home, node))
     }
 
     /// The memories that no set of anchors can show in strict, with the reasons that stay. Needs

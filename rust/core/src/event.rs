@@ -17,8 +17,6 @@ pub const HEADER: usize = 20;
 pub const BLOCK_EVENTS: usize = 1000;
 pub(crate) const VERSION: u8 = 1;
 const MAX_REFERENCES: usize = 4096;
-/// So that ordinals fit their arrays.
-const MAX_IDS: usize = 1 << 30;
 
 type Result<T> = std::result::Result<T, BlockError>;
 
@@ -315,7 +313,7 @@ impl<'a> Resolve<'a> for Interning<'_> {
             Ref::Number(number) if (number as usize) < self.0.len() => Ok(Number(number)),
             Ref::Number(_) => Err(Damaged("a record refers to an id that was never mentioned")),
             Ref::Name(name) if self.0.find(name).is_some() => Err(Damaged("an id is mentioned first twice")),
-            Ref::Name(_) if self.0.len() >= MAX_IDS => Err(Damaged("the log has too many ids")),
+            Ref::Name(_) if self.0.is_full() => Err(Damaged("the log has too many ids")),
             Ref::Name(name) => Ok(self.0.add(name)),
         }
     }

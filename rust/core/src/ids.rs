@@ -53,19 +53,35 @@ const ORDINAL: u32 = MESSAGE - 1;
 
 /// What is known of one id, side by side.
 struct Entry {
-    /// Where its bytes end; they begin where those of the one before do.
-    end: usize,
+    /// Where its bytes begin, in units of [`ALIGNMENT`].
+    start: u32,
     bearer: u32,
     seq: u32,
+    len: u16,
 }
+
+/// What the hash table holds of one id: its number, and where its bytes begin, so that comparing
+/// them waits for nothing else.
+#[derive(Clone, Copy)]
+struct Slot {
+    number: u32,
+    /// In units of [`ALIGNMENT`].
+    start: u32,
+}
+
+/// The bytes of an id begin at a multiple of this, so that 32 bits address 16 GiB of them.
+const ALIGNMENT: usize = 4;
+/// So that ordinals and places fit their bits.
+const MAX_IDS: usize = 1 << 30;
+const MAX_BYTES: usize = (u32::MAX as usize - 1) * ALIGNMENT - 512;
 
 /// All ids mentioned, with what bears each.
 ///
-/// About 24 bytes an id beside its own bytes; at most 2^30 ordinals of a type.
+/// About 26 bytes an id beside its own bytes; at most 2^30 ids, with 16 GiB of bytes.
 pub struct Ids {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
-    table: HashTable<u32>,
+    table: HashTable<Slot>,
     hasher: FixedState,
 }
 
@@ -104,8 +120,19 @@ impl Ids {
     #[must_use]
     pub fn find(&self, id: &str) -> Option<Number> {
         let hash = self.hasher.hash_one(id.as_bytes());
-        let found = self.table.find(hash, |&number| self.raw(number as usize) == id.as_bytes());
-        found.map(|&number| Number(number))
+        // The bytes are compared before the length, so that neither waits for the other to be loaded.
+        let is_it = |slot: &Slot| {
+            let start = slot.start as usize * ALIGNMENT;
+            self.bytes.get(start..start + id.len()).is_some_and(|bytes| bytes == id.as_bytes())
+                && usize::from(self.entries[slot.number as usize].len) == id.len()
+        };
+        self.table.find(hash, is_it).map(|slot| Number(slot.number))
+    }
+
+    /// Whether no further id can be numbered.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.len() >= MAX_IDS || self.bytes.len() > MAX_BYTES
     }
 
     /// The number of an id, given now if it has none. O(length).
@@ -117,10 +144,13 @@ impl Ids {
     pub fn add(&mut self, id: &str) -> Number {
         let number = self.entries.len() as u32;
         let hash = self.hasher.hash_one(id.as_bytes());
+        let start = (self.bytes.len() / ALIGNMENT) as u32;
         self.bytes.extend_from_slice(id.as_bytes());
-        self.entries.push(Entry { end: self.bytes.len(), bearer: 0, seq: 0 });
+        self.bytes.resize(self.bytes.len().next_multiple_of(ALIGNMENT), 0);
+        self.entries.push(Entry { start, bearer: 0, seq: 0, len: id.len() as u16 });
         let Self { bytes, entries, table, hasher } = self;
-        table.insert_unique(hash, number, |&other| hasher.hash_one(slice(bytes, entries, other as usize)));
+        let rehash = |slot: &Slot| hasher.hash_one(slice(bytes, &entries[slot.number as usize]));
+        table.insert_unique(hash, Slot { number, start }, rehash);
         Number(number)
     }
 
@@ -129,11 +159,11 @@ impl Ids {
         while self.entries.len() > len {
             let last = self.entries.len() - 1;
             let hash = self.hasher.hash_one(self.raw(last));
-            if let Ok(entry) = self.table.find_entry(hash, |&number| number as usize == last) {
-                entry.remove();
+            if let Ok(slot) = self.table.find_entry(hash, |slot| slot.number as usize == last) {
+                slot.remove();
             }
+            self.bytes.truncate(self.entries[last].start as usize * ALIGNMENT);
             self.entries.pop();
-            self.bytes.truncate(self.entries.last().map_or(0, |entry| entry.end));
         }
     }
 
@@ -184,13 +214,12 @@ impl Ids {
     }
 
     fn raw(&self, number: usize) -> &[u8] {
-        slice(&self.bytes, &self.entries, number)
+        slice(&self.bytes, &self.entries[number])
     }
 }
 
-fn slice<'a>(bytes: &'a [u8], entries: &[Entry], number: usize) -> &'a [u8] {
-    let start = if number == 0 { 0 } else { entries[number - 1].end };
-    &bytes[start..entries[number].end]
+fn slice<'a>(bytes: &'a [u8], entry: &Entry) -> &'a [u8] {
+    &bytes[entry.start as usize * ALIGNMENT..][..usize::from(entry.len)]
 }
 
 #[cfg(test)]
@@ -200,6 +229,7 @@ mod tests {
     #[test]
     fn numbers_follow_first_mention_and_can_be_taken_back() {
         let mut ids = Ids::new(7);
+        assert_eq!(ids.find(""), None);
         assert_eq!((ids.intern("a"), ids.intern("b"), ids.intern("a")), (Number(0), Number(1), Number(0)));
         ids.bear(Number(0), Bearer::Message(Node(0)), 5);
         ids.truncate(1);
@@ -207,5 +237,15 @@ mod tests {
         assert_eq!((ids.intern("c"), ids.name(Number(1))), (Number(1), "c"));
         assert_eq!((ids.seq(Number(0)), ids.seq(Number(1))), (Some(5), None));
         assert_eq!(ids.memory(Number(0)), None);
+    }
+
+    #[test]
+    fn an_id_is_told_from_its_beginnings() {
+        let mut ids = Ids::new(0);
+        let all: Vec<String> = (1..200).map(|len| "x".repeat(len)).collect();
+        let numbers: Vec<_> = all.iter().map(|id| ids.intern(id)).collect();
+        for (id, number) in all.iter().zip(numbers) {
+            assert_eq!((ids.find(id), ids.name(number)), (Some(number), id.as_str()));
+        }
     }
 }

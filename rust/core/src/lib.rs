@@ -13,6 +13,7 @@
 //! | [`chains`] | is one message an ancestor of another, without relabelling? |
 //! | [`topology`] | where does a message hang, and which are attached? |
 //! | [`reason`] | the reasons as bits, and counting them |
+//! | [`spans`] | does a span cover a position, one or many at once? |
 //! | [`tour`] | the same in one comparison, for what was there at the last rebuild |
 //! | [`circles`] | which memories derive from themselves? |
 //! | [`provenance`] | what does a memory rest on, reduced to what can fail? |
@@ -39,6 +40,7 @@ pub mod lineage;
 pub mod msgpack;
 pub mod provenance;
 pub mod reason;
+pub mod spans;
 pub mod stand;
 pub mod topology;
 pub mod tour;

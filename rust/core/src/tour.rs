@@ -9,36 +9,13 @@
 
 use crate::ids::Node;
 use crate::reason::{FUTURE, OTHER_TREE, Reasons, SIBLING};
+use crate::spans::{NOWHERE, Span, Spans};
 use crate::topology::Forest;
-
-const NONE: u32 = u32::MAX;
-
-/// What a message covers: positions `start..start + size` of the tour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// Its position; for a later message that of its nearest ancestor in the tour.
-    pub start: u32,
-    /// How many messages it covers; 0 for a later message.
-    pub size: u32,
-}
-
-impl Span {
-    /// Covers nothing, and nothing is asked about it: no check can succeed.
-    pub const NEVER: Self = Self { start: NONE, size: 0 };
-    /// Covers nothing by the tour: ask the chain labels.
-    pub const LATER: Self = Self { start: 0, size: 0 };
-
-    /// Whether a position lies at or below this message. One comparison.
-    #[must_use]
-    pub fn covers(self, position: u32) -> bool {
-        position.wrapping_sub(self.start) < self.size
-    }
-}
 
 /// The spans of all messages. 8 bytes a message.
 #[derive(Default)]
 pub struct Tour {
-    spans: Vec<Span>,
+    spans: Spans,
     toured: usize,
     rebuilt: u64,
 }
@@ -55,14 +32,14 @@ pub struct Spot {
 impl Tour {
     /// Take in a message that was attached after the last rebuild. O(1).
     pub fn attached(&mut self, forest: &Forest, node: Node) {
-        self.spans.resize(forest.len(), Span::NEVER);
-        let start = forest.parent(node).map_or(NONE, |parent| self.spans[parent.at()].start);
-        self.spans[node.at()] = Span { start, size: 0 };
+        self.spans.grow(forest.len());
+        let start = forest.parent(node).map_or(NOWHERE, |parent| self.span(parent).start);
+        self.spans.set(node.at(), Span { start, size: 0 });
     }
 
     /// Keep room for a message that is not attached.
     pub fn detached(&mut self, forest: &Forest) {
-        self.spans.resize(forest.len(), Span::NEVER);
+        self.spans.grow(forest.len());
     }
 
     /// Whether the forest has grown by a quarter since the last rebuild.
@@ -73,18 +50,18 @@ impl Tour {
 
     /// Give every attached message its span. O(messages).
     pub fn rebuild(&mut self, forest: &Forest) {
-        self.spans.clear();
-        self.spans.resize(forest.len(), Span::NEVER);
+        self.spans = Spans::default();
+        self.spans.grow(forest.len());
         let mut position = 0;
         let mut open: Vec<(Node, bool)> = Vec::new();
         for &top in forest.tops() {
             open.push((top, false));
             while let Some((node, left)) = open.pop() {
-                let span = &mut self.spans[node.at()];
                 if left {
-                    span.size = position - span.start;
+                    let start = self.span(node).start;
+                    self.spans.set(node.at(), Span { start, size: position - start });
                 } else {
-                    span.start = position;
+                    self.spans.set(node.at(), Span { start: position, size: 0 });
                     position += 1;
                     open.push((node, true));
                     open.extend(forest.children(node).map(|child| (child, false)));
@@ -119,23 +96,23 @@ impl Tour {
         })
     }
 
-    /// The spans of all messages.
+    /// The position of every message, by ordinal; for a later one that of its nearest ancestor.
     #[must_use]
-    pub fn spans(&self) -> &[Span] {
-        &self.spans
+    pub fn positions(&self) -> &[u32] {
+        self.spans.starts()
     }
 
     /// The span of a message.
     #[must_use]
     pub fn span(&self, node: Node) -> Span {
-        self.spans[node.at()]
+        self.spans.get(node.at())
     }
 
     /// Whether `a` is `b` or above it; both attached. One comparison where `a` is in the tour.
     #[must_use]
     pub fn is_ancestor(&self, forest: &Forest, a: Node, b: Node) -> bool {
-        let outer = self.spans[a.at()];
-        if outer.size > 0 { outer.covers(self.spans[b.at()].start) } else { forest.is_ancestor(a, b) }
+        let outer = self.span(a);
+        if outer.size > 0 { outer.covers(self.span(b).start) } else { forest.is_ancestor(a, b) }
     }
 }
 

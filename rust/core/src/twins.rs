@@ -118,9 +118,11 @@ proptest! {
             }
         }
         for policy in [0, 0x0761] {
-            let pairs: Vec<_> = (0..=mems as u32).flat_map(|mem| (0..=nodes.len() as u32).map(move |node| (mem, node))).collect();
+            let pairs: Vec<_> =
+                (0..=mems as u32).flat_map(|mem| (0..=nodes.len() as u32).map(move |node| (mem, node))).collect();
+            let (of, at): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
             let mut visible = vec![2; pairs.len()];
-            engine.pairs(pairs.iter().copied(), policy, &mut visible);
+            engine.pairs(&of, &at, policy, &mut visible);
             for (&(mem, node), visible) in pairs.iter().zip(visible) {
                 let number = numbers.get(node as usize).copied().flatten();
                 let stand = engine.stand(&[number]).unwrap();

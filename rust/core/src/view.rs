@@ -11,10 +11,10 @@ use crate::facts::Facts;
 use crate::ids::{Mem, Node};
 use crate::provenance::{Memories, Shape};
 use crate::reason::Admitted;
+use crate::spans::{Span, Spans};
 use crate::stand::Stand;
 use crate::topology::Forest;
-use crate::tour::{Span, Tour};
-use multiversion::multiversion;
+use crate::tour::Tour;
 
 /// Marks a memory that has homes in other trees too.
 const SEVERAL: u32 = 1 << 31;
@@ -77,8 +77,10 @@ impl Visible {
                 }
             }
             Self::Dense(words) => {
-                for (chunk, word) in bytes.chunks_mut(8).zip(words) {
-                    chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
+                let (whole, rest) = bytes.as_chunks_mut::<8>();
+                whole.iter_mut().zip(words).for_each(|(chunk, word)| *chunk = word.to_le_bytes());
+                if let Some(word) = words.get(whole.len()) {
+                    rest.copy_from_slice(&word.to_le_bytes()[..rest.len()]);
                 }
             }
         }
@@ -158,7 +160,7 @@ impl Hung {
 #[derive(Default)]
 pub struct Index {
     /// By memory; [`Span::NEVER`] where one anchor can never show it in strict.
-    spans: Vec<Span>,
+    spans: Spans,
     /// Memories whose home is not in the tour.
     later: Vec<(Node, Mem)>,
     on_chain: Vec<Hung>,
@@ -169,7 +171,7 @@ pub struct Index {
 impl Index {
     /// Keep room for one more memory.
     pub fn push(&mut self) {
-        self.spans.push(Span::NEVER);
+        self.spans.grow(self.spans.len() + 1);
     }
 
     /// Hang a memory that is settled. O(1) in order, O(log memories) amortised out of order.
@@ -198,7 +200,7 @@ impl Index {
 
     fn set_span(&mut self, mem: Mem, home: Node, tour: &Tour) {
         let span = tour.span(home);
-        self.spans[mem.at()] = if span.size > 0 { span } else { Span::LATER };
+        self.spans.set(mem.at(), if span.size > 0 { span } else { Span::LATER });
         if span.size == 0 {
             self.later.push((home, mem));
         }
@@ -238,14 +240,20 @@ impl Index {
 
     /// The spans of all memories.
     #[must_use]
-    pub fn spans(&self) -> &[Span] {
+    pub fn spans(&self) -> &Spans {
         &self.spans
+    }
+
+    /// Whether the tour alone decides about every memory that one anchor can show.
+    #[must_use]
+    pub fn is_toured(&self) -> bool {
+        self.later.is_empty()
     }
 
     /// The span of a memory's home.
     #[must_use]
     pub fn span(&self, mem: Mem) -> Span {
-        self.spans[mem.at()]
+        self.spans.get(mem.at())
     }
 
     /// The memories without a flag that are on the path. At least one anchor must be usable.
@@ -261,26 +269,26 @@ impl Index {
         // A scan costs about a sixteenth of what a memory found does, for each anchor; a step to
         // the next chain as much as four memories found.
         let mut budget = self.spans.len() * stand.anchors().len() / 16 + 64;
-        let mut out = Vec::with_capacity(256);
+        let mut found = Vec::with_capacity(32);
         for anchor in stand.anchors() {
             if forest.chain(anchor).is_none()
                 && let Some(hung) = self.on_leaf.get(&anchor.0)
             {
-                out.extend_from_slice(hung);
+                found.push(&hung[..]);
             }
             let mut at = forest.chain_above(anchor);
             while let Some((chain, depth)) = at {
-                if let Some(hung) = self.on_chain.get(chain.at()) {
-                    out.extend_from_slice(hung.first.down_to(depth));
-                    hung.more.iter().for_each(|run| out.extend_from_slice(run.down_to(depth)));
+                let hung = self.on_chain.get(chain.at()).into_iter();
+                for run in hung.flat_map(|hung| std::iter::once(&hung.first).chain(&hung.more)) {
+                    let memories = run.down_to(depth);
+                    budget = budget.checked_sub(memories.len())?;
+                    found.push(memories);
                 }
                 budget = budget.checked_sub(4)?;
-                if out.len() > budget {
-                    return None;
-                }
                 at = forest.chains().above(chain);
             }
         }
+        let mut out = found.concat();
         if !self.several.is_empty() {
             out.retain(|&mem| mem & SEVERAL == 0 || Self::shows(Mem(mem & !SEVERAL), stand, facts));
             out.iter_mut().for_each(|mem| *mem &= !SEVERAL);
@@ -298,7 +306,7 @@ impl Index {
     pub fn scan(&self, stand: &Stand, facts: Facts<'_>) -> Visible {
         let mut words = vec![0; self.spans.len().div_ceil(64)];
         for anchor in stand.anchors() {
-            scan_spans(&self.spans, facts.tour.span(anchor).start, &mut words);
+            self.spans.mark_covering(facts.tour.span(anchor).start, &mut words);
         }
         let mut set = |mem: Mem| words[mem.at() / 64] |= 1 << (mem.0 % 64);
         for &(home, mem) in &self.later {
@@ -313,28 +321,4 @@ impl Index {
         }
         Visible::Dense(words)
     }
-}
-
-/// Set the bit of each span that covers `position`.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl+avx512dq", "x86_64+avx2"))]
-fn scan_spans(spans: &[Span], position: u32, words: &mut [u64]) {
-    for (chunk, word) in spans.chunks(64).zip(words) {
-        let mut covers = [0_u8; 64];
-        for (cover, span) in covers.iter_mut().zip(chunk) {
-            *cover = u8::from(span.covers(position));
-        }
-        *word |= pack(&covers);
-    }
-}
-
-/// One bit for each of 64 bytes that are 0 or 1.
-#[inline(always)]
-fn pack(bytes: &[u8; 64]) -> u64 {
-    // Eight bytes times this constant put their lowest bits side by side into the top byte.
-    const GATHER: u64 = 0x0102_0408_1020_4080;
-    let (groups, _) = bytes.as_chunks::<8>();
-    groups
-        .iter()
-        .enumerate()
-        .fold(0, |word, (at, group)| word | (u64::from_le_bytes(*group).wrapping_mul(GATHER) >> 56) << (8 * at))
 }

@@ -5,14 +5,13 @@ use crate::shared::{Shared, answer};
 use crate::view::View;
 use branchmem_core::reason::{Admitted, UNKNOWN_MEMORY};
 use branchmem_core::topology::Above;
-use branchmem_core::{Engine as Core, Mem, Node, Number};
+use branchmem_core::{Ambiguous, Engine as Core, Mem, Node, Number};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// The engine behind a store, or without a file.
 #[pyclass(frozen, module = "branchmem._core")]
@@ -24,6 +23,31 @@ impl Engine {
     /// The message with this id, for questions about the tree.
     fn node(engine: &Core, id: &str) -> PyResult<Node> {
         convert::message(engine, id).ok_or_else(|| UnknownEvent::new_err((id.to_owned(), "message")))
+    }
+
+    /// Write a bitmap a row, each while it is in the cache; false where the log has grown past `total`.
+    fn fill(
+        &self,
+        rows: &[Vec<Option<PyBackedStr>>],
+        admit: u16,
+        total: usize,
+        bytes: &mut [u8],
+    ) -> Result<bool, (usize, Ambiguous)> {
+        let engine = self.shared.read_prepared();
+        if engine.memories().len() != total {
+            return Ok(false);
+        }
+        let (mut admitted, mut unlisted) = (Admitted::default(), 0);
+        let width = total.div_ceil(8);
+        for (at, ids) in rows.iter().enumerate() {
+            let stand = engine.stand(&convert::numbers(&engine, ids)).map_err(|ambiguous| (at, ambiguous))?;
+            let answer = answer(&engine, &stand, admit);
+            answer.visible.write_bits(&mut bytes[at * width..][..width]);
+            admitted.merge(&answer.admitted);
+            unlisted += total - answer.visible.len();
+        }
+        self.shared.counters.bulk(&admitted, unlisted as u64);
+        Ok(true)
     }
 
     /// Answer a question about one message with a list of messages.
@@ -89,7 +113,8 @@ impl Engine {
         View::new(&self.shared, owner, anchor, policy, count)
     }
 
-    /// `empty` makes a uint8 array of a length: 1 where the pair is visible.
+    /// `empty` makes a uint8 array of a length: 1 where the pair is visible. An ordinal beyond all
+    /// is an error, [`UNKNOWN`] is not visible.
     fn visible<'py>(
         &self,
         py: Python<'py>,
@@ -98,6 +123,7 @@ impl Engine {
         policy: &Bound<'py, PyAny>,
         empty: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        const CHUNK: usize = 512;
         self.shared.check()?;
         let (memories, anchors) = (Ordinals::new(memories)?, Ordinals::new(anchors)?);
         let (memories, anchors) = (memories.as_slice(), anchors.as_slice());
@@ -106,12 +132,31 @@ impl Engine {
         let array = empty.call1((memories.len(),))?;
         let mut buffer: PyBuffer<u8> = array.extract()?;
         let visible = convert::fresh_bytes(&mut buffer);
-        py.detach(|| {
+        let (worst_memory, worst_anchor) = py.detach(|| {
             let engine = self.shared.read_prepared();
-            let pairs = memories.iter().zip(anchors).map(|(mem, node)| (mem.load(Relaxed), node.load(Relaxed)));
-            let (admitted, shown) = engine.pairs(pairs, admit, visible);
-            self.shared.counters.bulk(&admitted, (visible.len() - shown) as u64);
+            let (mut mems, mut nodes) = ([0; CHUNK], [0; CHUNK]);
+            let (mut admitted, mut shown) = (Admitted::default(), 0);
+            let mut worst_mem = convert::Beyond::new(engine.memories().len());
+            let mut worst_node = convert::Beyond::new(engine.forest().len());
+            let chunks = memories.chunks(CHUNK).zip(anchors.chunks(CHUNK)).zip(visible.chunks_mut(CHUNK));
+            for ((memories, anchors), visible) in chunks {
+                let (mems, nodes) = (&mut mems[..memories.len()], &mut nodes[..memories.len()]);
+                worst_mem.copy(memories, mems);
+                worst_node.copy(anchors, nodes);
+                admitted.merge(&engine.pairs(mems, nodes, admit, visible));
+                shown += visible.iter().map(|&visible| usize::from(visible)).sum::<usize>();
+            }
+            let worst = (worst_mem.found(), worst_node.found());
+            if worst == (None, None) {
+                self.shared.counters.bulk(&admitted, (visible.len() - shown) as u64);
+            }
+            worst
         });
+        for (worst, wanted) in [(worst_memory, "memory with ordinal"), (worst_anchor, "message with ordinal")] {
+            if let Some(ordinal) = worst {
+                return Err(UnknownEvent::new_err((ordinal.to_string(), wanted)));
+            }
+        }
         Ok(array)
     }
 
@@ -126,35 +171,20 @@ impl Engine {
         self.shared.check()?;
         let admit = convert::policy_bits(policy)? & !UNKNOWN_MEMORY;
         let rows = anchors.iter().map(convert::anchor_texts).collect::<PyResult<Vec<_>>>()?;
-        let found = py.detach(|| {
-            let engine = self.shared.read_prepared();
-            let mut stands = Vec::with_capacity(rows.len());
-            for (at, ids) in rows.iter().enumerate() {
-                let stand = engine.stand(&convert::numbers(&engine, ids)).map_err(|ambiguous| (at, ambiguous))?;
-                stands.push((at, stand));
+        loop {
+            let total = self.memory_count();
+            let array = empty.call1(((rows.len(), total.div_ceil(8)),))?;
+            let mut buffer: PyBuffer<u8> = array.extract()?;
+            let bytes = convert::fresh_bytes(&mut buffer);
+            let filled = py.detach(|| self.fill(&rows, admit, total, bytes));
+            let filled = filled.map_err(|(at, ambiguous)| {
+                let anchors = convert::anchors(&anchors[at]);
+                anchors.map_or_else(|error| error, |anchors| crate::view::refuse(&self.shared, &anchors, ambiguous))
+            })?;
+            if filled {
+                return Ok(array);
             }
-            // Rows of one tree read the same chains: side by side they find them in the cache.
-            stands.sort_by_cached_key(|(_, stand)| engine.position(stand));
-            let (mut admitted, mut unlisted) = (Admitted::default(), 0);
-            let found = stands.into_iter().map(|(at, stand)| {
-                let answer = answer(&engine, &stand, admit);
-                admitted.merge(&answer.admitted);
-                unlisted += engine.memories().len() - answer.visible.len();
-                (at, answer.visible)
-            });
-            let found: Vec<_> = found.collect();
-            self.shared.counters.bulk(&admitted, unlisted as u64);
-            Ok((found, engine.memories().len().div_ceil(8)))
-        });
-        let (found, width) = found.map_err(|(at, ambiguous)| {
-            let anchors = convert::anchors(&anchors[at]);
-            anchors.map_or_else(|error| error, |anchors| crate::view::refuse(&self.shared, &anchors, ambiguous))
-        })?;
-        let array = empty.call1(((found.len(), width),))?;
-        let mut buffer: PyBuffer<u8> = array.extract()?;
-        let bytes = convert::fresh_bytes(&mut buffer);
-        py.detach(|| found.iter().for_each(|(at, visible)| visible.write_bits(&mut bytes[at * width..][..width])));
-        Ok(array)
+        }
     }
 
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
