@@ -76,7 +76,7 @@ $(tools): pyproject.toml
 	@touch $@
 
 $(dev): $(tools)
-	$(bin)/python -m pip install --quiet --group dev
+	$(bin)/python -m pip install --quiet --group all
 	@touch $@
 
 $(extension): $(tools) $(rust_sources) pyproject.toml

@@ -1,10 +1,9 @@
-"""The command line: what it prints, what it refuses, and that nothing out of a file reaches the terminal raw."""
+"""The command line: what its commands say, and what it refuses."""
 
 from __future__ import annotations
 
 import json
 import os
-import pty
 import shutil
 import socket
 import subprocess
@@ -21,7 +20,6 @@ from branchmem import selftest as suite
 from rich.cells import cell_len
 
 EXPORT = Path(bm.__file__).parent / "demo_data" / "librechat_chatgpt-tree.json"
-HOSTILE = "\x1b]0;owned\x07\x1b[31m[bold]red[/bold]\x9b1m\u202egnp\u2028 end"
 READING = ["export", "trees", "tree x", "view x", "explain m --at x", "check", "stats", "derive"]
 
 
@@ -69,11 +67,6 @@ def forked(run: Run) -> Run:
             ]
         )
     return run
-
-
-def subprocess_run(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "branchmem.cli", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
 
 
 # What the commands say
@@ -414,67 +407,6 @@ def test_who_stops_reading_stops_the_command_silently(tmp_path: Path, command: s
         said = process.stderr.read()
 
     assert (process.returncode, said) == (1, b"")
-
-
-# What reaches the terminal
-
-
-def hostile_store(path: str) -> None:
-    with bm.open(path) as store:
-        store.append(
-            [
-                bm.Message(f"r{HOSTILE}", None, role=HOSTILE, text=HOSTILE),
-                bm.Memory(f"m{HOSTILE}", f"{HOSTILE}\n{HOSTILE}", sources=["s" + HOSTILE], kind=HOSTILE, key=HOSTILE),
-            ]
-        )
-
-
-@pytest.mark.parametrize("command", ["trees", "tree", "view", "explain", "export", "check", "stats", "import", "error"])
-@pytest.mark.parametrize("form", [[], ["--json"]])
-def test_nothing_out_of_a_file_acts_on_the_terminal(run: Run, command: str, form: list[str]) -> None:
-    hostile_store("a.bmem")
-    Path("bad.jsonl").write_text('{"type": "message", "id": "u", "parent": null}\n{"type": "message", "\x9b": 1}\n')
-    words = {
-        "tree": ["tree", f"r{HOSTILE}"],
-        "view": ["view", f"r{HOSTILE}", "--policy", "compat"],
-        "explain": ["explain", f"m{HOSTILE}", "--at", f"r{HOSTILE}"],
-        "import": ["import", "bad.jsonl"],
-        "error": ["view", f"…{HOSTILE}?"],
-    }.get(command, [command])
-
-    ran = run(*words, *form)
-
-    printed = (ran.out + ran.err).replace("\n", "")
-    assert printed
-    assert [letter for letter in printed if not letter.isprintable()] == []
-    assert "[bold]" in printed or command not in ("trees", "tree", "view", "export")
-
-
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
-def test_odd_terminals_get_every_answer(tmp_path: Path, encoding: str) -> None:
-    with bm.open(tmp_path / "a.bmem") as store:
-        store.append([bm.Message("根", None, text="搬到成都 🚆")])
-    environment = {**os.environ, "PYTHONIOENCODING": encoding, "BRANCHMEM_STORE": str(tmp_path / "a.bmem")}
-
-    drawn = subprocess_run("tree", "根", env=environment, encoding=encoding)
-    form = subprocess_run("tree", "根", "--json", env=environment, encoding=encoding)
-
-    assert (drawn.returncode, drawn.stderr) == (0, "")
-    assert json.loads(form.stdout)["messages"][0]["text"] == "搬到成都 🚆"
-
-
-def test_there_is_a_progress_bar_on_a_terminal_and_nowhere_else(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "branchmem.cli", "selftest", "--trees", "3", "--json"]
-    main, terminal = pty.openpty()
-
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=terminal, timeout=60, check=True)
-    os.close(terminal)
-    shown = os.read(main, 100_000)
-    os.close(main)
-
-    assert json.loads(done.stdout)["mismatches"] == 0
-    assert b"comparing" in shown
-    assert subprocess_run("selftest", "--trees", "3", "--json").stderr == ""
 
 
 def test_help_is_there_for_every_command(run: Run) -> None:

@@ -27,7 +27,7 @@ from branchmem import selftest as suite
 from branchmem.derive import MOST_MESSAGES
 from branchmem.derive import derive as notes_of
 from branchmem.events import Event
-from branchmem.terminal import escaped, progress, say, say_json, width
+from branchmem.terminal import escaped, progress, say, say_json, show, width
 
 app = typer.Typer(
     help="Memory for branching conversations: visible only where all its sources are.",
@@ -100,7 +100,8 @@ def import_(
                 )
             reports.append({"file": str(file), **report.to_dict()})
             if not as_json:
-                say(*terminal.count_lines(file.name, report.counters()), *terminal.leaf_lines(report.current))
+                show(terminal.count_lines(file.name, report.counters()))
+                show(terminal.leaf_lines(report.current))
                 say(*(f"  skipped the line at byte {bad.offset}: {terminal.plain(bad.why)}" for bad in report.bad))
         if as_json:
             say_json(files=reports, seq=log.seq)
@@ -123,9 +124,10 @@ def export(
     with reading(store) as log:
         if file is not None and str(file) != "-":
             count = write_events(log, file)
-            say_json(file=str(file), events=count) if as_json else say(
-                f"{count:,} events written to {terminal.plain(file)}"
-            )
+            if as_json:
+                say_json(file=str(file), events=count)
+            else:
+                say(f"{count:,} events written to {terminal.plain(file)}")
         elif as_json:
             say_json(events=[event.to_dict() for event in log.log.events()])
         else:
@@ -156,8 +158,8 @@ def trees(store: StorePath, as_json: AsJson = False) -> None:
         if as_json:
             say_json(trees=found, detached=detached)
         else:
-            say(*terminal.tree_rows(found, width=width()))
-            say(*terminal.count_lines("not shown", {"messages below one that is missing, or in a circle": detached}))
+            show(terminal.tree_rows(found, width=width()))
+            show(terminal.count_lines("not shown", {"messages below one that is missing, or in a circle": detached}))
 
 
 def tree_form(store: bm.Store, root: str) -> dict[str, Any]:
@@ -189,10 +191,8 @@ def tree(
             say_json(root=top, latest_leaf=leaf, messages=[message_form(log, id) for id in terminal.below(log, top)])
         else:
             path = set(log.tree.path(leaf)) if leaf else ()
-            say(
-                f"{terminal.plain(top)}  (● leads to the latest leaf)" if leaf else f"{terminal.plain(top)}  (detached)"
-            )
-            say(*terminal.tree_lines(log, top, width=width(), path=path))
+            say(f"{terminal.plain(top)}  ({'● leads to the latest leaf' if leaf else 'detached'})")
+            show(terminal.tree_lines(log, top, width=width(), path=path))
 
 
 def message_form(store: bm.Store, id: str) -> dict[str, Any]:
@@ -218,8 +218,8 @@ def view(
             say_json(policy=policy, **view_form(answer, memories))
         else:
             say(terminal.view_line(answer, len(log.memory_ids)))
-            say(*terminal.memory_lines(memories, width=width()))
-            say(*terminal.count_lines("hidden here, by the first reason", hidden(answer)))
+            show(terminal.memory_lines(memories, width=width()))
+            show(terminal.count_lines("hidden here, by the first reason", hidden(answer)))
         if not answer.policy.admits(answer.problems):
             answer.raise_for_problems()
 
@@ -238,7 +238,7 @@ def explain(
         if as_json:
             say_json(**verdict_form(verdict))
         else:
-            say(*terminal.verdict_lines(verdict, width=width()))
+            show(terminal.verdict_lines(verdict, width=width()))
 
 
 @app.command()
@@ -276,7 +276,7 @@ def check(store: StorePath, as_json: AsJson = False) -> None:
         if as_json:
             say_json(**report.to_dict())
         else:
-            say(*terminal.check_lines(report))
+            show(terminal.check_lines(report))
     if not report.ok:
         raise typer.Exit(1)
 
@@ -335,7 +335,7 @@ def demo(as_json: AsJson = False) -> None:
                 seq_after=store.seq,
             )
         else:
-            say(*demonstration.lines(store, story, width=width()))
+            show(demonstration.lines(store, story, width=width()))
 
 
 def view_form(view: bm.View, memories: Sequence[bm.Memory]) -> dict[str, Any]:

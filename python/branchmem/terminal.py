@@ -46,6 +46,11 @@ def width() -> int:
 
 def say(*lines: str | Text) -> None:
     """Print lines as they are: no markup, no wrapping."""
+    show(lines)
+
+
+def show(lines: Iterable[str | Text]) -> None:
+    """Print lines as they are, each as it comes."""
     console = Console(highlight=False, markup=False, emoji=False)
     for line in lines:
         if console.color_system is None:

@@ -39,9 +39,13 @@ impl Engine {
         }
         let (mut admitted, mut unlisted) = (Admitted::default(), 0);
         let width = total.div_ceil(8);
-        for (at, ids) in rows.iter().enumerate() {
-            let stand = engine.stand(&convert::numbers(&engine, ids)).map_err(|ambiguous| (at, ambiguous))?;
-            let answer = answer(&engine, &stand, admit);
+        let stands = rows
+            .iter()
+            .enumerate()
+            .map(|(at, ids)| engine.stand(&convert::numbers(&engine, ids)).map_err(|ambiguous| (at, ambiguous)));
+        let stands = stands.collect::<Result<Vec<_>, _>>()?;
+        for (at, stand) in stands.iter().enumerate() {
+            let answer = answer(&engine, stand, admit);
             answer.visible.write_bits(&mut bytes[at * width..][..width]);
             admitted.merge(&answer.admitted);
             unlisted += total - answer.visible.len();
