@@ -68,8 +68,8 @@ class Questions:
 
         engine = self._fresh()
         pairs = (
-            _ordinals(memories, engine.memory_ordinals, "memory"),
-            _ordinals(anchors, engine.message_ordinals, "message"),
+            _ordinals(memories, engine.memory_ordinals, engine.memory_count(), "memory"),
+            _ordinals(anchors, engine.message_ordinals, engine.message_count(), "message"),
         )
         found = engine.visible(*pairs, policy, lambda count: np.empty(count, np.uint8))
         return found.view(np.bool_)
@@ -212,9 +212,9 @@ class Ids(Sequence[str]):
 
 
 def _ordinals(
-    values: Many, find: Callable[[list[str]], NDArray[np.uint32]], wanted: str
+    values: Many, find: Callable[[list[str]], NDArray[np.uint32]], count: int, wanted: str
 ) -> NDArray[np.uint32]:
-    """Ordinals of ids, with `_UNKNOWN` where an id is none; or ordinals as they are, in 32 bits."""
+    """Ordinals of ids, with `_UNKNOWN` where an id is none; or ordinals as they are, checked."""
     import numpy as np
 
     if not isinstance(values, np.ndarray):
@@ -226,10 +226,11 @@ def _ordinals(
         values = np.asarray(listed, np.int64)
     if values.dtype.kind not in "iu" or values.ndim != 1:
         raise TypeError(f"ordinals are a flat array of integers, not {values.dtype} of shape {values.shape}")
-    if values.dtype.kind == "i" and values.size and (least := values.min()) < 0:
-        raise UnknownEvent(str(least), f"{wanted} with ordinal")
-    if values.dtype.itemsize > 4 and values.size and (most := values.max()) >= _UNKNOWN:
-        raise UnknownEvent(str(most), f"{wanted} with ordinal")
+    if values.size:
+        least = values.min() if values.dtype.kind == "i" else 0
+        worst = least if least < 0 else values.max()
+        if not 0 <= worst < count:
+            raise UnknownEvent(str(worst), f"{wanted} with ordinal")
     return np.ascontiguousarray(values, np.uint32)
 
 

@@ -12,12 +12,13 @@ use crate::facts::Facts;
 use crate::ids::{Bearer, Ids, Mem, Node, Number};
 use crate::provenance::{Memories, Shape};
 use crate::reason::{Admitted, LEGACY_SOURCE, PLACED, Reasons, SIBLING, UNKNOWN_MEMORY};
-use crate::spans::Span;
+use crate::spans::{Span, covers_each};
 use crate::stand::{Ambiguous, Stand};
 use crate::topology::{Above, Forest};
 use crate::tour::{Spot, Tour};
 use crate::view::{Answer, Index, Visible};
 use crate::{Map, Set};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// What a batch would do.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -393,19 +394,20 @@ impl Engine {
     /// beyond all is not in the log. Returns what was let through.
     ///
     /// One comparison a pair in strict, where the tour is fresh. Under a policy, needs [`Self::is_current`].
-    pub fn pairs(&self, mems: &[u32], nodes: &[u32], policy: Reasons, visible: &mut [u8]) -> Admitted {
+    pub fn pairs(&self, mems: &[AtomicU32], nodes: &[AtomicU32], policy: Reasons, visible: &mut [u8]) -> Admitted {
         let policy = policy & !UNKNOWN_MEMORY;
         let mut admitted = Admitted::default();
+        let pairs = mems.iter().zip(nodes).map(|(mem, node)| (mem.load(Relaxed), node.load(Relaxed)));
         if policy == 0 {
-            self.index.spans().covers_each(mems, self.tour.positions(), nodes, visible);
+            covers_each(self.index.rows(), mems, self.tour.positions(), nodes, visible);
             if !self.index.is_toured() {
-                for ((&mem, &node), visible) in mems.iter().zip(nodes).zip(visible) {
+                for ((mem, node), visible) in pairs.zip(visible) {
                     *visible |= u8::from(self.shows_later(mem, node));
                 }
             }
             return admitted;
         }
-        for ((&mem, &node), visible) in mems.iter().zip(nodes).zip(visible) {
+        for ((mem, node), visible) in pairs.zip(visible) {
             let mem = ((mem as usize) < self.memories.len()).then_some(Mem(mem));
             let node = ((node as usize) < self.forest.len()).then_some(Node(node));
             let reasons = self.reasons(mem, &Stand::at(node, &self.forest));

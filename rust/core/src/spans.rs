@@ -1,9 +1,11 @@
 //! Spans of an Euler tour, side by side: what a span covers is decided by one comparison.
 //!
-//! The two loops over many spans live here, in the form that vectorises; they
-//! are compiled for several instruction sets and chosen when called.
+//! The two loops over many spans live here, each over the layout that it reads
+//! fastest: a scan over columns, which is compiled for several instruction sets
+//! and chosen when called, and random places over rows.
 
 use multiversion::multiversion;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// No position of the tour.
 pub const NOWHERE: u32 = u32::MAX;
@@ -78,16 +80,6 @@ impl Spans {
     pub fn mark_covering(&self, position: u32, words: &mut [u64]) {
         mark(&self.starts, &self.sizes, position, words);
     }
-
-    /// Whether span `places[i]` covers the position at `at[i]`: 1 or 0. A place beyond the spans or
-    /// the positions covers nothing. O(places).
-    pub fn covers_each(&self, places: &[u32], positions: &[u32], at: &[u32], covers: &mut [u8]) {
-        if self.is_empty() || positions.is_empty() {
-            covers.fill(0);
-        } else {
-            each(&self.starts, &self.sizes, places, positions, at, covers);
-        }
-    }
 }
 
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl+avx512dq", "x86_64+avx2"))]
@@ -103,23 +95,28 @@ fn mark(starts: &[u32], sizes: &[u32], position: u32, words: &mut [u64]) {
     }
 }
 
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl+avx512dq", "x86_64+avx2"))]
-fn each(starts: &[u32], sizes: &[u32], places: &[u32], positions: &[u32], at: &[u32], covers: &mut [u8]) {
-    let (last, last_position) = (starts.len() - 1, positions.len() - 1);
-    let sizes = &sizes[..=last];
+/// Whether span `places[i]` covers the position at `at[i]`: 1 or 0. O(places).
+///
+/// Places are atomic because they lie in arrays of the caller's, who may write to them meanwhile.
+/// Both tables end with an entry that covers nothing and stands nowhere; a place beyond the end
+/// is taken for it, so that the loop has no branch.
+#[inline(never)] // Alone it keeps its tables in registers, which is half of its cost.
+pub fn covers_each(spans: &[Span], places: &[AtomicU32], positions: &[u32], at: &[AtomicU32], covers: &mut [u8]) {
+    let (last, last_position) = (spans.len() - 1, positions.len() - 1);
     for ((place, at), covers) in places.iter().zip(at).zip(covers) {
-        let (place, at) = (*place as usize, *at as usize);
-        let (start, size) = (starts[place.min(last)], sizes[place.min(last)]);
-        let size = if place <= last { size } else { 0 };
-        let position = positions[at.min(last_position)];
-        let position = if at <= last_position { position } else { NOWHERE };
-        *covers = u8::from(position.wrapping_sub(start) < size);
+        let span = spans[(place.load(Relaxed) as usize).min(last)];
+        let position = positions[(at.load(Relaxed) as usize).min(last_position)];
+        *covers = u8::from(span.covers(position));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn atomic(places: &[u32]) -> Vec<AtomicU32> {
+        places.iter().map(|&place| AtomicU32::new(place)).collect()
+    }
 
     /// Both loops against one comparison at a time, for lengths around the width of a word.
     #[test]
@@ -138,11 +135,13 @@ mod tests {
                     assert_eq!(words[at / 64] >> (at % 64) & 1 == 1, spans.get(at).covers(position), "{len} {at}");
                 }
             }
+            let table: Vec<_> = (0..len as usize).map(|at| spans.get(at)).chain([Span::NEVER]).collect();
             let positions = [0, 3, 40, NOWHERE];
             let places: Vec<_> = (0..len + 3).chain([NOWHERE]).collect();
             for node in [0_u32, 1, 2, 3, 4, NOWHERE] {
                 let mut covers = vec![9; places.len()];
-                spans.covers_each(&places, &positions, &vec![node; places.len()], &mut covers);
+                let at: Vec<_> = places.iter().map(|_| AtomicU32::new(node)).collect();
+                covers_each(&table, &atomic(&places), &positions, &at, &mut covers);
                 for (&place, covers) in places.iter().zip(covers) {
                     let position = positions.get(node as usize).copied();
                     let expected = place < len && position.is_some_and(|at| spans.get(place as usize).covers(at));

@@ -13,8 +13,8 @@ use crate::spans::{NOWHERE, Span, Spans};
 use crate::topology::Forest;
 
 /// The spans of all messages. 8 bytes a message.
-#[derive(Default)]
 pub struct Tour {
+    /// One for each message, and a last one that stands nowhere.
     spans: Spans,
     toured: usize,
     rebuilt: u64,
@@ -29,29 +29,37 @@ pub struct Spot {
     tree: Span,
 }
 
+impl Default for Tour {
+    fn default() -> Self {
+        let mut spans = Spans::default();
+        spans.grow(1);
+        Self { spans, toured: 0, rebuilt: 0 }
+    }
+}
+
 impl Tour {
     /// Take in a message that was attached after the last rebuild. O(1).
     pub fn attached(&mut self, forest: &Forest, node: Node) {
-        self.spans.grow(forest.len());
+        self.spans.grow(forest.len() + 1);
         let start = forest.parent(node).map_or(NOWHERE, |parent| self.span(parent).start);
         self.spans.set(node.at(), Span { start, size: 0 });
     }
 
     /// Keep room for a message that is not attached.
     pub fn detached(&mut self, forest: &Forest) {
-        self.spans.grow(forest.len());
+        self.spans.grow(forest.len() + 1);
     }
 
     /// Whether the forest has grown by a quarter since the last rebuild.
     #[must_use]
     pub fn is_stale(&self) -> bool {
-        self.spans.len() > self.toured + self.toured / 4
+        self.spans.len() > self.toured + self.toured / 4 + 1
     }
 
     /// Give every attached message its span. O(messages).
     pub fn rebuild(&mut self, forest: &Forest) {
         self.spans = Spans::default();
-        self.spans.grow(forest.len());
+        self.spans.grow(forest.len() + 1);
         let mut position = 0;
         let mut open: Vec<(Node, bool)> = Vec::new();
         for &top in forest.tops() {
@@ -96,7 +104,8 @@ impl Tour {
         })
     }
 
-    /// The position of every message, by ordinal; for a later one that of its nearest ancestor.
+    /// The position of every message, by ordinal; for a later one that of its nearest ancestor. A
+    /// last one stands nowhere.
     #[must_use]
     pub fn positions(&self) -> &[u32] {
         self.spans.starts()

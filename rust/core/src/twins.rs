@@ -9,6 +9,7 @@ use crate::ids::{Mem, Node};
 use crate::reason::{OTHER_TREE, Reasons};
 use crate::view::Visible;
 use proptest::prelude::*;
+use std::sync::atomic::AtomicU32;
 
 /// A message with the place of its parent, or a memory with sources and upstreams by place.
 #[derive(Clone, Debug)]
@@ -120,7 +121,8 @@ proptest! {
         for policy in [0, 0x0761] {
             let pairs: Vec<_> =
                 (0..=mems as u32).flat_map(|mem| (0..=nodes.len() as u32).map(move |node| (mem, node))).collect();
-            let (of, at): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
+            let (of, at): (Vec<_>, Vec<_>) =
+                pairs.iter().map(|&(mem, node)| (AtomicU32::new(mem), AtomicU32::new(node))).unzip();
             let mut visible = vec![2; pairs.len()];
             engine.pairs(&of, &at, policy, &mut visible);
             for (&(mem, node), visible) in pairs.iter().zip(visible) {

@@ -157,10 +157,11 @@ impl Hung {
 }
 
 /// Where every settled memory without a flag hangs.
-#[derive(Default)]
 pub struct Index {
-    /// By memory; [`Span::NEVER`] where one anchor can never show it in strict.
+    /// By memory; [`Span::NEVER`] where one anchor can never show it in strict. As columns to be
+    /// scanned, and as rows, which end with one that covers nothing, to be looked up.
     spans: Spans,
+    rows: Vec<Span>,
     /// Memories whose home is not in the tour.
     later: Vec<(Node, Mem)>,
     on_chain: Vec<Hung>,
@@ -168,10 +169,24 @@ pub struct Index {
     several: Vec<Mem>,
 }
 
+impl Default for Index {
+    fn default() -> Self {
+        Self {
+            spans: Spans::default(),
+            rows: vec![Span::NEVER],
+            later: Vec::new(),
+            on_chain: Vec::new(),
+            on_leaf: Map::default(),
+            several: Vec::new(),
+        }
+    }
+}
+
 impl Index {
     /// Keep room for one more memory.
     pub fn push(&mut self) {
-        self.spans.grow(self.spans.len() + 1);
+        self.spans.grow(self.rows.len());
+        self.rows.push(Span::NEVER);
     }
 
     /// Hang a memory that is settled. O(1) in order, O(log memories) amortised out of order.
@@ -200,7 +215,9 @@ impl Index {
 
     fn set_span(&mut self, mem: Mem, home: Node, tour: &Tour) {
         let span = tour.span(home);
-        self.spans.set(mem.at(), if span.size > 0 { span } else { Span::LATER });
+        let toured = if span.size > 0 { span } else { Span::LATER };
+        self.spans.set(mem.at(), toured);
+        self.rows[mem.at()] = toured;
         if span.size == 0 {
             self.later.push((home, mem));
         }
@@ -238,10 +255,10 @@ impl Index {
         }
     }
 
-    /// The spans of all memories.
+    /// The spans of all memories, and a last one that covers nothing.
     #[must_use]
-    pub fn spans(&self) -> &Spans {
-        &self.spans
+    pub fn rows(&self) -> &[Span] {
+        &self.rows
     }
 
     /// Whether the tour alone decides about every memory that one anchor can show.
@@ -253,7 +270,7 @@ impl Index {
     /// The span of a memory's home.
     #[must_use]
     pub fn span(&self, mem: Mem) -> Span {
-        self.spans.get(mem.at())
+        self.rows[mem.at()]
     }
 
     /// The memories without a flag that are on the path. At least one anchor must be usable.

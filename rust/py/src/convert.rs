@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyByteArray, PyDict, PyList, PyString, PyTuple};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::AtomicU32;
 
 pyo3::import_exception!(branchmem.errors, AmbiguousAnchor);
 pyo3::import_exception!(branchmem.errors, BadAnchor);
@@ -139,28 +139,6 @@ impl Ordinals {
                 std::slice::from_raw_parts(numbers.as_ptr().cast::<AtomicU32>(), numbers.len())
             }
         })
-    }
-}
-
-/// Copies ordinals out of an array, and keeps the worst that lies beyond all.
-pub struct Beyond {
-    len: u32,
-    worst: u32,
-}
-
-impl Beyond {
-    pub fn new(len: usize) -> Self {
-        Self { len: len as u32, worst: 0 }
-    }
-
-    pub fn copy(&mut self, from: &[AtomicU32], to: &mut [u32]) {
-        from.iter().zip(&mut *to).for_each(|(from, to)| *to = from.load(Relaxed));
-        // UNKNOWN wraps to 0: it stands for no ordinal and is no mistake.
-        self.worst = to.iter().fold(self.worst, |worst, ordinal| worst.max(ordinal.wrapping_add(1)));
-    }
-
-    pub fn found(&self) -> Option<u32> {
-        (self.worst > self.len).then(|| self.worst - 1)
     }
 }
 

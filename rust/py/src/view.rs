@@ -118,10 +118,13 @@ impl View {
         }
     }
 
-    /// Add what a memory that is shown lets through, as the log is now.
+    /// Add what a memory that is shown lets through, where it still does.
     fn admit(&self, engine: &Engine, mem: Mem, admitted: &mut Admitted) {
         if self.admit != 0 {
-            admitted.add(engine.reasons(Some(mem), &self.stand) & self.admit);
+            let reasons = engine.reasons(Some(mem), &self.stand);
+            if reasons & !self.admit == 0 {
+                admitted.add(reasons);
+            }
         }
     }
 
