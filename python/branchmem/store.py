@@ -73,6 +73,7 @@ class Store(Questions):
     def __init__(self, log: Log, *, auto_refresh: bool = True, on_close: Any = None) -> None:
         super().__init__()
         self._log = log
+        self._changed = log.changed
         self._auto_refresh = auto_refresh
         self._on_close = on_close
         self._folding = threading.RLock()
@@ -128,7 +129,7 @@ class Store(Questions):
         self, anchor: Anchor, *, policy: Policy = STRICT, min_seq: int | None = None, count: bool = True
     ) -> _core.View:
         """As `Questions.at`; sees what other processes appended, unless opened with `auto_refresh=False`."""
-        if self._log.changed() and self._auto_refresh:
+        if self._changed() and self._auto_refresh:
             self.refresh()
         if min_seq is not None and self._engine.seq < min_seq:
             self.refresh()
@@ -186,7 +187,7 @@ class Store(Questions):
         return f"<Store {self.path}: {self._engine.seq} events>"
 
     def _fresh(self) -> _core.Engine:
-        if self._log.changed() and self._auto_refresh:
+        if self._changed() and self._auto_refresh:
             self.refresh()
         return self._engine
 

@@ -67,11 +67,10 @@ impl Visible {
         }
     }
 
-    /// Set the little-endian bit of each, and clear all others.
-    pub fn write_bits(&self, bytes: &mut [u8]) {
+    /// Set the little-endian bit of each in zeroed bytes.
+    pub fn set_bits(&self, bytes: &mut [u8]) {
         match self {
             Self::Sparse(ordinals) => {
-                bytes.fill(0);
                 for &ordinal in ordinals {
                     bytes[ordinal as usize / 8] |= 1 << (ordinal % 8);
                 }

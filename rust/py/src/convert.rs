@@ -32,7 +32,7 @@ pub fn text<'a>(id: &'a Bound<'_, PyString>) -> Option<&'a str> {
     id.to_str().ok()
 }
 
-/// The same, to be read without Python.
+/// An id, to be read without Python.
 fn backed(id: Bound<'_, PyString>) -> Option<PyBackedStr> {
     PyBackedStr::try_from(id).ok()
 }
@@ -54,17 +54,12 @@ pub fn anchors<'py>(anchor: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>>
     PyTuple::new(py, ids.keys())
 }
 
-/// The anchors of one row, as text to be looked up without Python.
+/// The anchors of a view, as text to be looked up without Python.
 pub fn anchor_texts(anchor: &Bound<'_, PyAny>) -> PyResult<Vec<Option<PyBackedStr>>> {
     match anchor.cast::<PyString>() {
         Ok(id) => Ok(vec![backed(id.clone())]),
-        Err(_) => owned(&anchors(anchor)?),
+        Err(_) => anchors(anchor)?.iter().map(|id| Ok(backed(id.cast_into::<PyString>()?))).collect(),
     }
-}
-
-/// The same as text, to be looked up without Python.
-pub fn owned(anchors: &Bound<'_, PyTuple>) -> PyResult<Vec<Option<PyBackedStr>>> {
-    anchors.iter().map(|id| Ok(backed(id.cast_into::<PyString>()?))).collect()
 }
 
 /// The numbers of ids; `None` where one was never mentioned.

@@ -46,7 +46,9 @@ impl Engine {
         let stands = stands.collect::<Result<Vec<_>, _>>()?;
         for (at, stand) in stands.iter().enumerate() {
             let answer = answer(&engine, stand, admit);
-            answer.visible.write_bits(&mut bytes[at * width..][..width]);
+            let row = &mut bytes[at * width..][..width];
+            row.fill(0);
+            answer.visible.set_bits(row);
             admitted.merge(&answer.admitted);
             unlisted += total - answer.visible.len();
         }
@@ -162,10 +164,8 @@ impl Engine {
             let mut buffer: PyBuffer<u8> = array.extract()?;
             let bytes = convert::fresh_bytes(&mut buffer);
             let filled = py.detach(|| self.fill(&rows, admit, total, bytes));
-            let filled = filled.map_err(|(at, ambiguous)| {
-                let anchors = convert::anchors(&anchors[at]);
-                anchors.map_or_else(|error| error, |anchors| crate::view::refuse(&self.shared, &anchors, ambiguous))
-            })?;
+            let filled =
+                filled.map_err(|(at, ambiguous)| crate::view::refuse(&self.shared, &anchors[at], ambiguous))?;
             if filled {
                 return Ok(array);
             }

@@ -17,7 +17,8 @@ pub struct View {
     shared: Arc<Shared>,
     /// Whose `_memory`, `_memories` and `_warn` read content and report problems.
     owner: Py<PyAny>,
-    anchors: Py<PyTuple>,
+    /// One id, or a tuple of ids.
+    anchors: Py<PyAny>,
     policy: Py<PyAny>,
     admit: u16,
     count: bool,
@@ -41,17 +42,21 @@ impl View {
         let py = anchor.py();
         shared.check()?;
         let admit = convert::policy_bits(policy)? & !UNKNOWN_MEMORY;
-        let anchors = convert::anchors(anchor)?;
-        let made = if let Some(made) = Self::walked(shared, &anchors, admit)? {
+        let (anchors, walked) = match anchor.cast::<PyString>() {
+            Ok(id) if admit == 0 => (anchor.clone(), Self::walked(shared, id)),
+            Ok(_) => (anchor.clone(), None),
+            Err(_) => (convert::anchors(anchor)?.into_any(), None),
+        };
+        let made = if let Some(made) = walked {
             made
         } else {
-            let ids = convert::owned(&anchors)?;
+            let ids = convert::anchor_texts(&anchors)?;
             py.detach(|| Self::made(&shared.read_prepared(), &ids, admit))
         };
         let Made { stand, spot, seq, total, answer } = made.map_err(|ambiguous| refuse(shared, &anchors, ambiguous))?;
         if stand.problems() != 0 {
             let reason = convert::reason(py, stand.problems())?;
-            owner.call_method1(pyo3::intern!(py, "_warn"), (reason, &anchors))?;
+            owner.call_method1(pyo3::intern!(py, "_warn"), (reason, convert::anchors(&anchors)?))?;
         }
         Ok(Self {
             shared: Arc::clone(shared),
@@ -70,21 +75,17 @@ impl View {
     }
 
     /// The short way: one anchor in strict, walked with the interpreter in hand.
-    fn walked(shared: &Shared, anchors: &Bound<'_, PyTuple>, admit: u16) -> PyResult<Option<Result<Made, Ambiguous>>> {
-        if admit != 0 || anchors.len() != 1 {
-            return Ok(None);
-        }
-        let anchor = anchors.get_item(0)?;
-        let id = convert::text(anchor.cast::<PyString>()?);
+    fn walked(shared: &Shared, id: &Bound<'_, PyString>) -> Option<Result<Made, Ambiguous>> {
+        let id = convert::text(id);
         let engine = shared.read();
         let number = id.and_then(|id| engine.ids().find(id));
-        Ok(engine.stand(&[number]).map_or_else(
+        engine.stand(&[number]).map_or_else(
             |ambiguous| Some(Err(ambiguous)),
             |stand| {
                 let answer = engine.walk(&stand)?;
                 Some(Ok(Made::new(&engine, stand, answer)))
             },
-        ))
+        )
     }
 
     fn made(engine: &Engine, ids: &[Option<PyBackedStr>], admit: u16) -> Result<Made, Ambiguous> {
@@ -207,12 +208,12 @@ impl Made {
     }
 }
 
-pub fn refuse(shared: &Shared, anchors: &Bound<'_, PyTuple>, ambiguous: Ambiguous) -> PyErr {
+pub fn refuse(shared: &Shared, anchors: &Bound<'_, PyAny>, ambiguous: Ambiguous) -> PyErr {
     let top = {
         let engine = shared.read();
         engine.ids().name(engine.forest().number(ambiguous.top)).to_owned()
     };
-    let id = |at: usize| anchors.get_item(at).map(Bound::unbind).ok();
+    let id = |at: usize| convert::anchors(anchors).and_then(|anchors| anchors.get_item(at)).map(Bound::unbind).ok();
     convert::AmbiguousAnchor::new_err((id(ambiguous.first), id(ambiguous.second), top))
 }
 
@@ -293,7 +294,7 @@ impl View {
     fn reasons<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.shared.check()?;
         let anchors = self.anchors.bind(py);
-        let ids = convert::owned(anchors)?;
+        let ids = convert::anchor_texts(anchors)?;
         let reasons = py.detach(|| {
             let engine = self.shared.read_prepared();
             let stand = engine.stand(&convert::numbers(&engine, &ids))?;
@@ -307,7 +308,7 @@ impl View {
     fn bitmap<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         self.count_all();
         PyBytes::new_with(py, self.total.div_ceil(8), |bytes| {
-            self.answer.visible.write_bits(bytes);
+            self.answer.visible.set_bits(bytes);
             Ok(())
         })
     }
@@ -345,15 +346,15 @@ impl View {
             return Ok(());
         }
         let names: Vec<String> = self.problems(py)?.call_method0("names")?.extract()?;
-        let anchors = self.anchors.bind(py);
+        let anchors = convert::anchors(self.anchors.bind(py))?;
         let unusable = self.stand.unusable().iter().map(|&(at, _)| anchors.get_item(at));
         let unusable = PyTuple::new(py, unusable.collect::<PyResult<Vec<_>>>()?)?;
         Err(BadAnchor::new_err((names.join(", "), unusable.unbind())))
     }
 
     #[getter]
-    fn anchors(&self, py: Python<'_>) -> Py<PyTuple> {
-        self.anchors.clone_ref(py)
+    fn anchors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        convert::anchors(self.anchors.bind(py))
     }
 
     #[getter]
@@ -367,7 +368,7 @@ impl View {
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let anchors = self.anchors.bind(py).repr()?;
+        let anchors = self.anchors(py)?.repr()?;
         let shown = format!("<View at {anchors}: {} of {} memories visible", self.answer.visible.len(), self.total);
         if self.stand.problems() == 0 {
             return Ok(shown + ">");
@@ -391,7 +392,7 @@ impl View {
     fn explained<'py>(&self, py: Python<'py>, id: &Bound<'py, PyString>, count: bool) -> PyResult<Bound<'py, PyAny>> {
         self.shared.check()?;
         let anchors = self.anchors.bind(py);
-        let (anchor_ids, text) = (convert::owned(anchors)?, convert::text(id).map(str::to_owned));
+        let (anchor_ids, text) = (convert::anchor_texts(anchors)?, convert::text(id).map(str::to_owned));
         let told = py.detach(|| self.told(&anchor_ids, text.as_deref()));
         let told = told.map_err(|ambiguous| refuse(&self.shared, anchors, ambiguous))?;
         if count {
@@ -403,7 +404,7 @@ impl View {
             culprits.append((*reason, name))?;
         }
         for (at, reason) in told.anchors {
-            culprits.append((reason, anchors.get_item(at)?))?;
+            culprits.append((reason, self.anchors(py)?.get_item(at)?))?;
         }
         if told.reasons & UNKNOWN_MEMORY != 0 {
             culprits.append((UNKNOWN_MEMORY, id))?;
