@@ -1,11 +1,11 @@
-"""Conversations that several tests are about."""
+"""Conversations that several tests are about, and the answers of a view in short."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from branchmem import LEGACY, Memory, Message
+from branchmem import LEGACY, Memory, Message, Reason
 
 # One conversation with an edit (u1, u1x) and a regenerated answer (a2, a2x), and another beside it.
 CHAT = [
@@ -42,3 +42,12 @@ FLAWED = [
     fact("below p", "u1", derived_from=["p"]),
 ]
 IN_A_CIRCLE = {"p", "q", "below p"}
+
+
+def shown(view: Any) -> set[str]:
+    return set(view.ids())
+
+
+def listed(admitted: dict[Reason, int] | None = None, unlisted: int = 0) -> dict[str, Any]:
+    """The counters where nothing has been hidden by name."""
+    return {"hidden": {}, "admitted": admitted or {}, "unlisted": unlisted}

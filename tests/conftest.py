@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import branchmem as bm
 import pytest
+from branchmem import cli
 from branchmem.reference import Reference
+from commands import Ran, Run
 
 
 @pytest.fixture(params=[Reference, bm.Engine], ids=["reference", "engine"])
@@ -23,3 +27,54 @@ def store(request: pytest.FixtureRequest) -> Iterator[Any]:
     yield opened
     if isinstance(opened, bm.Store):
         opened.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a store may be made."""
+    return tmp_path / "alice.bmem"
+
+
+@pytest.fixture
+def export(tmp_path: Path) -> Any:
+    """Write a value as JSON, or bytes as they are, and return the path."""
+
+    def write(value: object) -> Path:
+        path = tmp_path / "conversations.json"
+        path.write_bytes(value if isinstance(value, bytes) else json.dumps(value).encode())
+        return path
+
+    return write
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run one command in an empty folder, on a store in it, on a terminal of 80 cells without colour."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("BRANCHMEM_STORE", "a.bmem")
+    for name in ("FORCE_COLOR", "BRANCHMEM_TRACEBACK"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*words: str) -> Ran:
+        status = cli.main(list(words))
+        captured = capsys.readouterr()
+        return Ran(status, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def forked(run: Run) -> Run:
+    """The same, with a store that holds the conversation of the README."""
+    with bm.open("a.bmem") as store:
+        store.append(
+            [
+                bm.Message("chat", None, role="thread"),
+                bm.Message("u1", "chat", role="user", text="I'm moving to Chengdu"),
+                bm.Memory("home", "The user is moving to Chengdu", sources=["u1"], key="home_city"),
+                bm.Message("u1-edit", "chat", role="user", text="I'm moving to Hangzhou"),
+                bm.Memory("guess", "The user likes trains", kind="guess"),
+            ]
+        )
+    return run

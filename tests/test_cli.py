@@ -1,4 +1,4 @@
-"""The command line: what its commands say, and what it refuses."""
+"""The command line: what its commands say."""
 
 from __future__ import annotations
 
@@ -8,68 +8,21 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import branchmem as bm
 import pytest
 from branchmem import cli, importers
 from branchmem import selftest as suite
+from commands import KEYS, Run
 from rich.cells import cell_len
 
 EXPORT = Path(bm.__file__).parent / "demo_data" / "librechat_chatgpt-tree.json"
-READING = ["export", "trees", "tree x", "view x", "explain m --at x", "check", "stats", "derive"]
+ROOT = json.loads(EXPORT.read_text())[0]["conversation_id"]
 
 
-class Ran(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Run = Callable[..., Ran]
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run one command in an empty folder, on a store in it, on a terminal of 80 cells without colour."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("BRANCHMEM_STORE", "a.bmem")
-    for name in ("FORCE_COLOR", "BRANCHMEM_TRACEBACK"):
-        monkeypatch.delenv(name, raising=False)
-
-    def run(*words: str) -> Ran:
-        status = cli.main(list(words))
-        captured = capsys.readouterr()
-        return Ran(status, captured.out, captured.err)
-
-    return run
-
-
-@pytest.fixture
-def forked(run: Run) -> Run:
-    """The same, with a store that holds the conversation of the README."""
-    with bm.open("a.bmem") as store:
-        store.append(
-            [
-                bm.Message("chat", None, role="thread"),
-                bm.Message("u1", "chat", role="user", text="I'm moving to Chengdu"),
-                bm.Memory("home", "The user is moving to Chengdu", sources=["u1"], key="home_city"),
-                bm.Message("u1-edit", "chat", role="user", text="I'm moving to Hangzhou"),
-                bm.Memory("guess", "The user likes trains", kind="guess"),
-            ]
-        )
-    return run
-
-
-# What the commands say
+# Files in and out
 
 
 def test_importing_again_adds_nothing(run: Run) -> None:
@@ -108,17 +61,7 @@ def test_what_was_exported_imports_as_the_same_state(run: Run) -> None:
     assert [bm.event_from_dict(form).id for form in run("export", "--json").json["events"]][:1] == ["chatgpt:" + ROOT]
 
 
-ROOT = json.loads(EXPORT.read_text())[0]["conversation_id"]
-
-
-def test_an_export_overwrites_nothing_and_least_of_all_the_store(forked: Run) -> None:
-    before = Path("a.bmem").read_bytes()
-
-    refused = forked("export", "a.bmem")
-
-    assert (refused.status, refused.out) == (1, "")
-    assert refused.err == "branchmem: a.bmem: File exists\n"
-    assert Path("a.bmem").read_bytes() == before
+# Views and trees
 
 
 def test_a_view_shows_what_its_branch_said(forked: Run) -> None:
@@ -216,6 +159,9 @@ def test_a_long_chain_is_drawn_without_recursion(run: Run) -> None:
     assert len(run("tree", "0").out.splitlines()) == 3001
 
 
+# The self-test and the demo
+
+
 def test_the_self_test_prints_its_seed_and_repeats_by_it(run: Run) -> None:
     first = run("selftest", "--trees", "2", "--json")
     again = run("selftest", "--trees", "2", "--seed", str(first.json["seed"]), "--json")
@@ -258,18 +204,7 @@ def test_the_demo_fits_80_columns_and_needs_no_network(run: Run, monkeypatch: py
     assert os.listdir() == []
 
 
-KEYS = {
-    "trees": {"trees", "detached"},
-    "tree chat": {"root", "latest_leaf", "messages"},
-    "view u1": {"policy", "anchors", "seq", "problems", "visible", "hidden", "memories"},
-    "explain home --at u1": {"id", "visible", "reasons", "culprits", "parted", "text", "seq"},
-    "derive": {"every", "notes", "added", "seq"},
-    "stats": {"store", "events", "messages", "memories", "trees", "leaves", "bytes", "digest"},
-    "export": {"events"},
-    "check": {"events", "messages", "memories", "damage", "orphans", "circles", "dangling", "prompts", "unshowable"},
-    "selftest --trees 1": {"trees", "decisions", "mismatches", "seed", "cases"},
-    "demo": {"root", "here", "there", "verdict", "again", "seq_before", "seq_after"},
-}
+# Forms and names
 
 
 @pytest.mark.parametrize("command", KEYS)
@@ -300,113 +235,6 @@ def test_check_lists_what_is_missing_or_odd_and_damage_is_exit_status_1(
 
     assert forked("check").status == forked("check", "--json").status == 1
     assert "damage\n  seq 3: checksum\n" in forked("check").out
-
-
-# What it refuses
-
-
-@pytest.mark.parametrize("command", READING)
-def test_reading_makes_no_store(run: Run, command: str) -> None:
-    refused = run(*command.split())
-
-    assert (refused.status, refused.out) == (1, "")
-    assert refused.err.count("\n") == 1
-    assert "there is no store here" in refused.err
-    assert os.listdir() == []
-
-
-@pytest.mark.parametrize("command", [name for name in KEYS if name.split()[0] != "derive"])
-def test_reading_changes_no_file(forked: Run, command: str) -> None:
-    before = {name: Path(name).read_bytes() for name in os.listdir() if not name.endswith("-lock")}
-
-    assert forked(*command.split()).status == 0
-
-    assert {name: Path(name).read_bytes() for name in os.listdir() if not name.endswith("-lock")} == before
-
-
-@pytest.mark.parametrize(
-    "command",
-    ["nonsense", "view --policy lax", "view --nonsense", "view --limit few", "import", "import missing.json", "tree"],
-)
-def test_wrong_usage_is_one_line_and_2(forked: Run, command: str) -> None:
-    refused = forked(*command.split())
-
-    assert (refused.status, refused.out) == (2, "")
-    assert refused.err.startswith("branchmem: ")
-    assert refused.err.count("\n") == 1
-
-
-def test_without_a_store_the_command_says_how_to_name_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("BRANCHMEM_STORE")
-
-    refused = run("trees")
-
-    assert refused.status == 2
-    assert "--store" in refused.err
-    assert "BRANCHMEM_STORE" in refused.err
-
-
-def test_what_is_no_export_is_refused_in_one_line(run: Run) -> None:
-    Path("other.json").write_text('{"a": 1}')
-
-    refused = run("import", "other.json")
-
-    assert (refused.status, refused.out) == (1, "")
-    assert refused.err.startswith("branchmem: other.json: at ")
-    assert refused.err.count("\n") == 1
-
-
-def test_a_file_that_is_no_store_is_refused_in_one_line(run: Run) -> None:
-    Path("a.bmem").write_text("not a store")
-
-    refused = run("stats")
-
-    assert (refused.status, refused.err.count("\n")) == (1, 1)
-    assert "a.bmem" in refused.err
-
-
-@pytest.mark.parametrize(
-    ("error", "status", "said"),
-    [
-        (KeyboardInterrupt(), 130, None),
-        (MemoryError(), 1, "branchmem: out of memory\n"),
-        (PermissionError(13, "Permission denied", "x"), 1, "branchmem: x: Permission denied\n"),
-        (RuntimeError("a\nb\x1b[2J"), 1, "branchmem: RuntimeError: a b\ufffd[2J (BRANCHMEM_TRACEBACK=1 shows where)\n"),
-        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "why"), 1, None),
-        (RecursionError("deep"), 1, None),
-    ],
-)
-def test_an_error_is_one_line_and_never_a_traceback(
-    forked: Run, monkeypatch: pytest.MonkeyPatch, error: BaseException, status: int, said: str | None
-) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise error
-
-    monkeypatch.setattr(bm, "open", fail)
-
-    failed = forked("stats")
-
-    assert failed.status == status
-    assert failed.err.count("\n") <= 1
-    assert said in (None, failed.err)
-
-
-@pytest.mark.parametrize("command", ["export", "export --json", "tree chat"])
-def test_who_stops_reading_stops_the_command_silently(tmp_path: Path, command: str) -> None:
-    with bm.open(tmp_path / "a.bmem") as store:
-        store.append([bm.Message("chat", None), *(bm.Message(f"m{n}", "chat", text="x" * 100) for n in range(5000))])
-    words = [sys.executable, "-m", "branchmem.cli", *command.split(), "--store", str(tmp_path / "a.bmem")]
-
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
-        assert process.stdout
-        assert process.stderr
-        process.stdout.read(10)
-        process.stdout.close()
-        said = process.stderr.read()
-
-    assert (process.returncode, said) == (1, b"")
 
 
 def test_help_is_there_for_every_command(run: Run) -> None:

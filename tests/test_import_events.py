@@ -13,9 +13,9 @@ import pytest
 from branchmem import importers
 from branchmem.errors import EventConflict, ImportFailed, InvalidEvent
 from branchmem.events import LEGACY, Erasure, Event, Memory, Message
-from branchmem.importers import BadLine, Report
+from branchmem.importers import BadLine
+from exports import SEED, Log, counted
 
-SEED = 20260301
 EVENTS: list[Event] = [
     Message("chat", None, role="thread"),
     Message("u1", "chat", role="user", text='I\'m moving to Chengdu.\n\u2028\x00 "quoted" 成都'),
@@ -33,18 +33,6 @@ EVENTS: list[Event] = [
 ]
 
 
-class Log(dict[str, Event]):
-    """A log in memory."""
-
-    def append(self, events: Sequence[Event]) -> None:
-        for event in events:
-            assert event.id not in self
-            self[event.id] = event
-
-    def take(self, path: Path, format: str = "auto") -> Report:
-        return importers.import_file(path, append=self.append, stored=self.get, format=format)
-
-
 @pytest.fixture
 def file(tmp_path: Path) -> Any:
     """Write lines, each ended by a line break, and return the path."""
@@ -59,10 +47,6 @@ def file(tmp_path: Path) -> Any:
 
 def lines(events: Iterable[Event]) -> list[bytes]:
     return [line.removesuffix(b"\n") for line in importers.dump(events)]
-
-
-def counted(report: Report) -> dict[str, int]:
-    return {name: count for name, count in report.counters().items() if count}
 
 
 def test_what_is_written_is_read_back_the_same_in_the_same_order(file: Any) -> None:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from branchmem.events import Event, Memory, Message
 from branchmem.importers.linker import Leaf, LeafChoice, Record, Report, event_id, link
+from exports import counted, parents
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -31,14 +32,6 @@ def imported(
     assert not set(ids) & log.keys()
     log.update((event.id, event) for event in events)
     return report
-
-
-def counted(report: Report) -> dict[str, int]:
-    return {name: count for name, count in report.counters().items() if count}
-
-
-def parents(log: Mapping[str, Event]) -> dict[str, object]:
-    return {id: event.parent for id, event in log.items() if isinstance(event, Message)}
 
 
 def is_attached(log: Mapping[str, Event], id: str) -> bool:

@@ -20,11 +20,6 @@ CHAT = [
 ]
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "alice.bmem"
-
-
 def test_a_store_opens_with_the_same_answers_and_the_same_digest(path: Path) -> None:
     with bm.open(path) as store:
         store.append(CHAT)

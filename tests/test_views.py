@@ -8,16 +8,7 @@ from typing import Any
 import branchmem as bm
 import pytest
 from branchmem import COMPAT, LEGACY, Message, Policy, Reason
-from chats import CHAT, FLAWED, OTHER, fact
-
-
-def shown(view: Any) -> set[str]:
-    return set(view.ids())
-
-
-def listed(admitted: dict[Reason, int] | None = None, unlisted: int = 0) -> dict[str, Any]:
-    return {"hidden": {}, "admitted": admitted or {}, "unlisted": unlisted}
-
+from chats import CHAT, FLAWED, OTHER, fact, listed, shown
 
 # Snapshots
 

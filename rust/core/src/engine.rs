@@ -15,7 +15,7 @@ use crate::reason::{Admitted, LEGACY_SOURCE, PLACED, Reasons, SIBLING, UNKNOWN_M
 use crate::spans::{Span, covers_each};
 use crate::stand::{Ambiguous, Stand};
 use crate::topology::{Above, Forest};
-use crate::tour::{Spot, Tour};
+use crate::tour::Tour;
 use crate::view::{Answer, Index, Visible};
 use crate::{Map, Set};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -265,19 +265,18 @@ impl Engine {
         }
     }
 
-    /// Where the only anchor of a stand is in the tour, for [`Self::reasons_at`].
-    #[must_use]
-    pub fn spot(&self, stand: &Stand) -> Option<Spot> {
-        let mut anchors = stand.anchors();
-        let only = anchors.next().filter(|_| anchors.len() == 0 && stand.problems() == 0)?;
-        Some(self.tour.spot(&self.forest, only))
-    }
-
     /// The same as [`Self::reasons`] by way of the tour alone; `None` where that does not decide.
     #[must_use]
-    pub fn reasons_at(&self, mem: Mem, spot: Spot) -> Option<Reasons> {
+    pub fn reasons_by_tour(&self, mem: Mem, stand: &Stand) -> Option<Reasons> {
         let span = self.index.span(mem);
-        if span.size == 0 { None } else { self.tour.misplaced(spot, span) }
+        let (top, anchor) = stand.only_anchor()?;
+        (span.size > 0).then(|| self.tour.misplaced(span, anchor, top))
+    }
+
+    /// Whether freezing the tour would cost less than `slow` verdicts have cost for want of it.
+    #[must_use]
+    pub fn tour_pays(&self, slow: usize) -> bool {
+        self.tour.is_stale() && slow > self.forest.len() / 4
     }
 
     /// All reasons of every memory, by ordinal. O(memories + references of forks). Needs [`Self::is_current`].

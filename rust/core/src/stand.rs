@@ -94,6 +94,15 @@ impl Stand {
         self.anchors.iter().map(|&(_, anchor)| anchor)
     }
 
+    /// The only anchor with the top of its tree, where there is one anchor and nothing wrong with it.
+    #[must_use]
+    pub fn only_anchor(&self) -> Option<(Node, Node)> {
+        match &self.anchors[..] {
+            [only] if self.problems == 0 => Some(*only),
+            _ => None,
+        }
+    }
+
     /// Whether any anchor is usable.
     #[must_use]
     pub fn is_usable(&self) -> bool {

@@ -17,23 +17,13 @@ pub struct Tour {
     /// One for each message, and a last one that stands nowhere.
     spans: Spans,
     toured: usize,
-    rebuilt: u64,
-}
-
-/// A usable anchor as the tour saw it: what decides a source in one or two comparisons.
-#[derive(Clone, Copy, Debug)]
-pub struct Spot {
-    /// Valid until the tour is rebuilt.
-    rebuilt: u64,
-    anchor: Span,
-    tree: Span,
 }
 
 impl Default for Tour {
     fn default() -> Self {
         let mut spans = Spans::default();
         spans.grow(1);
-        Self { spans, toured: 0, rebuilt: 0 }
+        Self { spans, toured: 0 }
     }
 }
 
@@ -77,31 +67,22 @@ impl Tour {
             }
         }
         self.toured = forest.len();
-        self.rebuilt += 1;
     }
 
-    /// Where an attached message stands.
+    /// What is wrong with a source in the tour, by its span, at an anchor in the tree below `top`.
     #[must_use]
-    pub fn spot(&self, forest: &Forest, anchor: Node) -> Spot {
-        Spot { rebuilt: self.rebuilt, anchor: self.span(anchor), tree: self.span(forest.top(anchor)) }
-    }
-
-    /// What is wrong with a source in the tour, by its span; `None` where the tour was rebuilt since.
-    #[must_use]
-    pub fn misplaced(&self, spot: Spot, source: Span) -> Option<Reasons> {
-        if spot.rebuilt != self.rebuilt {
-            return None;
-        }
+    pub fn misplaced(&self, source: Span, anchor: Node, top: Node) -> Reasons {
+        let anchor = self.span(anchor);
         // Nothing of the tour hangs below a later message, whose own span covers nothing.
-        Some(if source.covers(spot.anchor.start) {
+        if source.covers(anchor.start) {
             0
-        } else if !spot.tree.covers(source.start) {
+        } else if !self.span(top).covers(source.start) {
             OTHER_TREE
-        } else if spot.anchor.covers(source.start) {
+        } else if anchor.covers(source.start) {
             FUTURE
         } else {
             SIBLING
-        })
+        }
     }
 
     /// The position of every message, by ordinal; for a later one that of its nearest ancestor. A

@@ -102,7 +102,7 @@ proptest! {
                 let mem = Mem(at as u32);
                 prop_assert_eq!(engine.reasons(Some(mem), &stand), expected);
                 prop_assert_eq!(engine.explain(mem, &stand).reasons, expected);
-                let by_tour = engine.spot(&stand).and_then(|spot| engine.reasons_at(mem, spot));
+                let by_tour = engine.reasons_by_tour(mem, &stand);
                 prop_assert!(by_tour.is_none_or(|reasons| reasons == expected));
             }
             let strict: Vec<_> = reasons.iter().map(|&reasons| reasons == 0).collect();

@@ -3,6 +3,7 @@
 use branchmem_core::reason::Counters;
 use branchmem_core::{Answer, Engine, Stand};
 use pyo3::prelude::*;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::convert::StoreForked;
@@ -11,13 +12,20 @@ use crate::convert::StoreForked;
 pub struct Shared {
     engine: RwLock<Engine>,
     pub counters: Counters,
+    /// Verdicts that had to do without the tour since it was last frozen.
+    slow: AtomicUsize,
     /// The path of the store, in the child of a fork.
     forsaken: OnceLock<String>,
 }
 
 impl Shared {
     pub fn new(seed: u64) -> Self {
-        Self { engine: RwLock::new(Engine::new(seed)), counters: Counters::default(), forsaken: OnceLock::new() }
+        Self {
+            engine: RwLock::new(Engine::new(seed)),
+            counters: Counters::default(),
+            slow: AtomicUsize::new(0),
+            forsaken: OnceLock::new(),
+        }
     }
 
     /// For questions. Poisoned only by a panic while folding: then no answer is to be trusted.
@@ -38,6 +46,15 @@ impl Shared {
     /// `StoreForked` in the child of a fork, where the lock may be held by a thread that is not there.
     pub fn check(&self) -> PyResult<()> {
         self.forsaken.get().map_or(Ok(()), |path| Err(StoreForked::new_err((path.clone(),))))
+    }
+
+    /// Count a verdict that the tour did not decide: whether it is time to freeze the tour.
+    pub fn wants_tour(&self, engine: &Engine) -> bool {
+        let wants = engine.tour_pays(self.slow.fetch_add(1, Relaxed));
+        if wants {
+            self.slow.store(0, Relaxed);
+        }
+        wants
     }
 
     /// The lock for reading, with flags up to date. Call it detached from Python.

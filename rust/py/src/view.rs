@@ -3,7 +3,6 @@
 use crate::convert::{self, BadAnchor, Names};
 use crate::shared::{Shared, answer};
 use branchmem_core::reason::{Admitted, UNKNOWN_MEMORY};
-use branchmem_core::tour::Spot;
 use branchmem_core::{Ambiguous, Answer, Engine, Mem, Stand, Visible};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
@@ -23,7 +22,6 @@ pub struct View {
     admit: u16,
     count: bool,
     stand: Stand,
-    spot: Option<Spot>,
     seq: u64,
     /// How many memories the log had.
     total: usize,
@@ -53,7 +51,7 @@ impl View {
             let ids = convert::anchor_texts(&anchors)?;
             py.detach(|| Self::made(&shared.read_prepared(), &ids, admit))
         };
-        let Made { stand, spot, seq, total, answer } = made.map_err(|ambiguous| refuse(shared, &anchors, ambiguous))?;
+        let Made { stand, seq, total, answer } = made.map_err(|ambiguous| refuse(shared, &anchors, ambiguous))?;
         if stand.problems() != 0 {
             let reason = convert::reason(py, stand.problems())?;
             owner.call_method1(pyo3::intern!(py, "_warn"), (reason, convert::anchors(&anchors)?))?;
@@ -66,7 +64,6 @@ impl View {
             admit,
             count,
             stand,
-            spot,
             seq,
             total,
             answer,
@@ -135,16 +132,18 @@ impl View {
         let short = {
             let engine = self.shared.read();
             let mem = id.and_then(|id| convert::memory(&engine, id));
-            let by_tour = mem.zip(self.spot).and_then(|(mem, spot)| engine.reasons_at(mem, spot));
-            let settled = || mem.is_none_or(|mem| engine.memories().is_settled(mem)) || engine.is_current();
-            match by_tour {
+            match mem.and_then(|mem| engine.reasons_by_tour(mem, &self.stand)) {
                 Some(reasons) => Some((self.shows(&engine, mem, reasons), reasons)),
-                None => settled().then(|| self.judge(&engine, mem)),
+                None if self.shared.wants_tour(&engine) => None,
+                None if mem.is_none_or(|mem| engine.memories().is_settled(mem)) || engine.is_current() => {
+                    Some(self.judge(&engine, mem))
+                }
+                None => None,
             }
         };
         let (visible, reasons) = short.unwrap_or_else(|| {
             py.detach(|| {
-                let engine = self.shared.read_current();
+                let engine = self.shared.read_prepared();
                 self.judge(&engine, id.and_then(|id| convert::memory(&engine, id)))
             })
         });
@@ -195,7 +194,6 @@ static VERDICT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// What one hold of the lock found.
 struct Made {
     stand: Stand,
-    spot: Option<Spot>,
     seq: u64,
     total: usize,
     answer: Answer,
@@ -203,8 +201,7 @@ struct Made {
 
 impl Made {
     fn new(engine: &Engine, stand: Stand, answer: Answer) -> Self {
-        let spot = engine.spot(&stand);
-        Self { stand, spot, seq: engine.seq(), total: engine.memories().len(), answer }
+        Self { stand, seq: engine.seq(), total: engine.memories().len(), answer }
     }
 }
 

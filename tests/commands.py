@@ -1,0 +1,34 @@
+"""Commands as the tests run them, and what each may say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class Ran(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Run = Callable[..., Ran]
+
+
+KEYS = {
+    "trees": {"trees", "detached"},
+    "tree chat": {"root", "latest_leaf", "messages"},
+    "view u1": {"policy", "anchors", "seq", "problems", "visible", "hidden", "memories"},
+    "explain home --at u1": {"id", "visible", "reasons", "culprits", "parted", "text", "seq"},
+    "derive": {"every", "notes", "added", "seq"},
+    "stats": {"store", "events", "messages", "memories", "trees", "leaves", "bytes", "digest"},
+    "export": {"events"},
+    "check": {"events", "messages", "memories", "damage", "orphans", "circles", "dangling", "prompts", "unshowable"},
+    "selftest --trees 1": {"trees", "decisions", "mismatches", "seed", "cases"},
+    "demo": {"root", "here", "there", "verdict", "again", "seq_before", "seq_after"},
+}
