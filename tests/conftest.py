@@ -13,6 +13,9 @@ from branchmem import cli
 from branchmem.reference import Reference
 from commands import Ran, Run
 
+# What these assert is shown with its values, as in a test.
+pytest.register_assert_rewrite("exports", "logs")
+
 
 @pytest.fixture(params=[Reference, bm.Engine], ids=["reference", "engine"])
 def engine(request: pytest.FixtureRequest) -> Any:

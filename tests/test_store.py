@@ -11,6 +11,7 @@ from pathlib import Path
 import branchmem as bm
 import pytest
 from branchmem.events import Erasure, Restoration, Retraction
+from logs import in_child
 
 CHAT = [
     bm.Message("chat", parent=None, role="thread"),
@@ -199,8 +200,8 @@ def test_a_fork_refuses_to_work_in_the_child(path: Path) -> None:
     with bm.open(path) as store:
         store.append(CHAT)
         view = store.at("u1")
-        child = os.fork()
-        if child == 0:
+
+        def child() -> int:
             refused = 0
             for use in (lambda: store.at("u1"), lambda: store.append(CHAT), lambda: "home" in view, lambda: store.seq):
                 try:
@@ -208,9 +209,9 @@ def test_a_fork_refuses_to_work_in_the_child(path: Path) -> None:
                 except bm.StoreForked:
                     refused += 1
             with bm.open(path) as own:
-                refused += "home" in own.at("u1")
-            os._exit(refused)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+                return refused + ("home" in own.at("u1"))
+
+        assert in_child(child) == "5"
         assert "home" in view
         store.append([bm.Message("more", "u1")])
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import branchmem as bm
 import pytest
-from branchmem import cli, terminal
+from branchmem import terminal
+from commands import Run
 from rich.cells import cell_len
 
 HOSTILE = "\x1b]0;owned\x07\x1b[31m[bold]red[/bold]\x9b1m\u202egnp\u2028 end"
@@ -35,11 +36,7 @@ def hostile_store(path: str) -> None:
 
 @pytest.mark.parametrize("command", ["trees", "tree", "view", "explain", "export", "check", "stats", "import", "error"])
 @pytest.mark.parametrize("form", [[], ["--json"]])
-def test_nothing_out_of_a_file_acts_on_the_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, form: list[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("BRANCHMEM_STORE", "a.bmem")
+def test_nothing_out_of_a_file_acts_on_the_terminal(run: Run, command: str, form: list[str]) -> None:
     hostile_store("a.bmem")
     Path("bad.jsonl").write_text('{"type": "message", "id": "u", "parent": null}\n{"type": "message", "\x9b": 1}\n')
     words = {
@@ -50,9 +47,9 @@ def test_nothing_out_of_a_file_acts_on_the_terminal(
         "error": ["view", f"…{HOSTILE}?"],
     }.get(command, [command])
 
-    cli.main([*words, *form])
+    ran = run(*words, *form)
 
-    printed = "".join(capsys.readouterr()).replace("\n", "")
+    printed = (ran.out + ran.err).replace("\n", "")
     assert printed
     assert [letter for letter in printed if not letter.isprintable()] == []
     assert "[bold]" in printed or command not in ("trees", "tree", "view", "export")

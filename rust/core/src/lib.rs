@@ -22,11 +22,13 @@
 //! | [`view`] | which memories are visible there, as a set? |
 //! | [`explain`] | which ids are at fault? |
 //! | [`engine`] | all of it together: fold, then ask |
+//! | [`answers`] | what is visible, one by one, in bulk and pairwise? |
 //! | [`lineage`] | paths, leaves and siblings, for people |
 //!
 //! Data flows down this table. Nothing here recurses, so the depth of a chat
 //! or of a derivation costs memory, never the stack.
 
+pub mod answers;
 pub mod chains;
 pub mod circles;
 pub mod encode;

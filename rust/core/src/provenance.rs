@@ -17,8 +17,8 @@ use crate::reason::{
 use crate::topology::Forest;
 use crate::{Map, Set};
 
-/// The most trees that a reduction holds the deepest source of.
-const MAX_TREES: usize = 8;
+/// The most trees that a reduction holds the deepest source of: what is wide needs more anchors.
+pub const MAX_TREES: usize = 8;
 const NO_WORD: u32 = u32::MAX;
 
 /// Where the effective sources of a memory lie, legacy and detached ones aside.

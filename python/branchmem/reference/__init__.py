@@ -1,33 +1,29 @@
 """The specification as a program: what a view shows, found by climbing the trees.
 
 A memory is visible at an anchor when every one of its effective sources lies on
-the anchor's path.  The engine must answer exactly as this module does; where
-they differ, this module is right.
+the anchor's path.  The engine must answer exactly as this package does; where
+they differ, this package is right.
 
 Slow on purpose and short on purpose: every answer is worked out from the set of
 events, and what is kept between two questions is thrown away by the next event.
 Nothing recurses, nothing is compiled.  Not for several threads at once.
+
+The rule stands here as a whole.  Beside it: `view` counts and hands out what the
+rule lets through, `facts` hands out what was told, which needs no rule.
 """
 
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from branchmem.errors import (
-    AmbiguousAnchor,
-    BadAnchor,
-    InvalidEventType,
-    MemoryHidden,
-    StoreBehind,
-    UnknownEvent,
-)
-from branchmem.events import LEGACY, Event, Legacy, Memory, Message, conflict, refuse_later
-from branchmem.verdict import STRICT, Appended, Policy, Reason, Verdict
+from branchmem.errors import AmbiguousAnchor, InvalidEventType, StoreBehind, UnknownEvent
+from branchmem.events import LEGACY, Event, Memory, Message, conflict, refuse_later
+from branchmem.reference.facts import ReferenceLog, ReferenceTree
+from branchmem.reference.view import ReferenceView
+from branchmem.verdict import STRICT, Appended, Policy, Reason
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,10 +34,8 @@ if TYPE_CHECKING:
 Anchor = str | Iterable[str] | None
 Faults = dict[Reason, tuple[str, ...]]
 
-_LOGGER = logging.getLogger("branchmem")
 
-
-class _Stand(NamedTuple):
+class Stand(NamedTuple):
     """Where a view stands: the anchors it cannot use, for each tree its anchor and path, sources judged so far."""
 
     seq: int
@@ -154,7 +148,7 @@ class Reference:
             _named(memories, self.memory_ids, "memory"), _named(anchors, self.message_ids, "message"), strict=True
         )
         reasons = [self._reasons(memory, self._stand((anchor,))) for memory, anchor in pairs]
-        shown = [not _hiding(policy, bits) for bits in reasons]
+        shown = [not self._hiding(policy, bits) for bits in reasons]
         self._count_bulk(policy, reasons, left_out=shown.count(False))
         return np.array(shown, bool)
 
@@ -246,7 +240,7 @@ class Reference:
         """The depth of the deepest attached source of a memory; -1 where it has none."""
         return max((place[1] for place in map(self._place, self._derivation(id)[0]) if place), default=-1)
 
-    def _stand(self, anchors: tuple[str, ...]) -> _Stand:
+    def _stand(self, anchors: tuple[str, ...]) -> Stand:
         problems: dict[Reason, list[str]] = {} if anchors else {Reason.NO_ANCHOR: []}
         paths: dict[str, tuple[str, frozenset[str]]] = {}
         for anchor in anchors:
@@ -259,13 +253,13 @@ class Reference:
                 raise AmbiguousAnchor(paths[place[0]][0], anchor, place[0])
             else:
                 paths[place[0]] = anchor, frozenset(self._climb(anchor))
-        return _Stand(self.seq, {reason: tuple(sorted(ids)) for reason, ids in problems.items()}, paths, {})
+        return Stand(self.seq, {reason: tuple(sorted(ids)) for reason, ids in problems.items()}, paths, {})
 
     def _parting(self, message: str, path: frozenset[str]) -> str:
         """The deepest message of `path` at or above `message`, which lies in the same tree."""
         return next(above for above in self._climb(message) if above in path)
 
-    def _judge(self, source: str, root: str, stand: _Stand) -> Reason | None:
+    def _judge(self, source: str, root: str, stand: Stand) -> Reason | None:
         """What a source in the tree of `root` has against the view: bits 11 to 13."""
         if source not in stand.judged:
             anchor, path = stand.paths.get(root, (None, frozenset()))
@@ -278,7 +272,7 @@ class Reference:
             stand.judged[source] = reason
         return stand.judged[source]
 
-    def _faults(self, id: str, stand: _Stand) -> Faults:
+    def _faults(self, id: str, stand: Stand) -> Faults:
         """Every reason that hides a memory where a view stands, with the ids at fault: the rule."""
         lasting, placed = self._lasts(id) if id in self._memories else ({Reason.UNKNOWN_MEMORY: (id,)}, [])
         if not stand.paths:
@@ -290,253 +284,25 @@ class Reference:
         problems = stand.problems if Reason.OTHER_TREE in against else {}
         return lasting | problems | {reason: tuple(sources) for reason, sources in against.items()}
 
-    def _reasons(self, id: str, stand: _Stand) -> int:
+    def _reasons(self, id: str, stand: Stand) -> int:
         return sum(self._faults(id, stand))
+
+    @staticmethod
+    def _hiding(policy: Policy, reasons: int) -> int:
+        """The reasons that a policy does not let through: none where the memory is visible."""
+        return int(reasons) & (~int(policy.admit) | int(Reason.UNKNOWN_MEMORY))
 
     def _count_one(self, policy: Policy, reasons: int, shown: bool) -> None:
         """Count one verdict; where the reasons say otherwise, a hidden one as unlisted, a visible one not."""
-        primary = Reason(_hiding(policy, reasons)).primary
+        primary = Reason(self._hiding(policy, reasons)).primary
         if shown or primary is None:
             self._count_bulk(policy, [int(reasons)] if shown else [], left_out=not shown)
         else:
             self._hidden[primary] += 1
 
     def _count_bulk(self, policy: Policy, returned: Iterable[int], left_out: int) -> None:
-        self._admitted.update(reasons for reasons in returned if not _hiding(policy, reasons))
+        self._admitted.update(reasons for reasons in returned if not self._hiding(policy, reasons))
         self._unlisted += left_out
-
-
-class ReferenceView:
-    """What is visible at some anchors, as of the moment it was made.
-
-    The set it shows never changes.  `explain`, `reasons` and the order of `memories`
-    speak of the log as it is now.  Whole answers count what the view let through when
-    it was made; other answers count a memory as it is now, at the anchors as found then.
-    """
-
-    def __init__(self, reference: Reference, anchors: tuple[str, ...], policy: Policy, count: bool) -> None:
-        self.anchors = anchors
-        self.policy = policy
-        self.seq = reference.seq
-        self._reference = reference
-        self._counted = count
-        self._stand = reference._stand(anchors)
-        self._all = list(reference._memories)
-        reasons = {id: reference._reasons(id, self._stand) for id in self._all}
-        self._shown = {id: bits for id, bits in reasons.items() if not _hiding(policy, bits)}
-        self.problems = Reason(sum(self._stand.problems))
-        if self.problems:
-            _LOGGER.warning("%r", self)
-
-    def __contains__(self, id: object) -> bool:
-        return isinstance(id, str) and self._is_shown(id)
-
-    def __len__(self) -> int:
-        return len(self._shown)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.ids())
-
-    def __getitem__(self, id: str) -> Memory:
-        """The memory `id`.  Raises: MemoryHidden, a KeyError, where it is hidden or unknown."""
-        if self._is_shown(id):
-            return self._reference._memories[id]
-        verdict = self._verdict(id)
-        raise MemoryHidden(id, f"it became visible after seq {self.seq}" if verdict.visible else str(verdict))
-
-    get = __getitem__
-
-    def __repr__(self) -> str:
-        where = ", ".join(self.anchors) or "no anchor"
-        problems = "".join(f", {name}" for name in self.problems.names())
-        return f"<ReferenceView at {where}: {len(self)} of {len(self._all)} memories visible{problems}>"
-
-    def ids(self) -> list[str]:
-        """The ids of what is visible, by ordinal."""
-        self._count_bulk(self._shown.values(), len(self._all) - len(self))
-        return list(self._shown)
-
-    def memories(self, *, kind: str | None = None, key: str | None = None, limit: int | None = None) -> list[Memory]:
-        """What is visible, in path order: by the depth of the deepest source, then by id.
-
-        The depth of a message counts the messages from the root of its tree to it.  Only
-        attached sources have one; a memory without any comes first, with depth -1.
-        """
-        shown = [self._reference._memories[id] for id in self._shown]
-        asked = [memory for memory in shown if kind in (None, memory.kind) and key in (None, memory.key)]
-        found = sorted(asked, key=lambda memory: (self._reference._depth(memory.id), memory.id))[:limit]
-        self._count_bulk((self._reasons_now(memory.id) for memory in found), len(self._all) - len(self))
-        return found
-
-    def filter(self, ids: Iterable[str]) -> list[str]:
-        """Those of `ids` that are visible, in their order."""
-        given = list(ids)
-        found = [id for id in given if id in self._shown]
-        self._count_bulk((self._reasons_now(id) for id in found), len(given) - len(found))
-        return found
-
-    def explain(self, id: str) -> Verdict:
-        """Visible or hidden as the log is now, all reasons, and the ids at fault."""
-        verdict = self._verdict(id)
-        if self._counted:
-            self._reference._count_one(self.policy, verdict.reasons, verdict.visible)
-        return verdict
-
-    def raise_for_problems(self) -> None:
-        """Raises: BadAnchor, where the view has problems."""
-        if self.problems:
-            at_fault = [id for ids in self._stand.problems.values() for id in ids]
-            raise BadAnchor(" | ".join(self.problems.names()), at_fault)
-
-    def bitmap(self) -> bytes:
-        """One bit a memory, little-endian, ceil(memories / 8) bytes."""
-        import numpy as np
-
-        return np.packbits(self.mask(), bitorder="little").tobytes()
-
-    def mask(self) -> NDArray[np.bool_]:
-        """Whether each memory is visible, (memories,)."""
-        import numpy as np
-
-        shown = frozenset(self.ids())
-        return np.array([id in shown for id in self._all], bool)
-
-    def ordinals(self) -> NDArray[np.uint32]:
-        """The ordinals of what is visible, ascending."""
-        import numpy as np
-
-        return np.flatnonzero(self.mask()).astype(np.uint32)
-
-    def reasons(self) -> NDArray[np.uint16]:
-        """The reasons of every memory that the log has now, (memories,).  Not counted."""
-        import numpy as np
-
-        stand = self._stand_now()
-        return np.array([self._reference._reasons(id, stand) for id in self._reference._memories], np.uint16)
-
-    def _stand_now(self) -> _Stand:
-        """Raises: AmbiguousAnchor, where anchors that could not be used now lie in one tree."""
-        return self._stand if self._stand.seq == self._reference.seq else self._reference._stand(self.anchors)
-
-    def _verdict(self, id: str) -> Verdict:
-        stand = self._stand_now()
-        faults = self._reference._faults(id, stand)
-        reasons = Reason(sum(faults))
-        parted = {
-            source: self._reference._parting(source, stand.paths[root][1])
-            for source, root in (self._reference._lasts(id)[1] if Reason.SIBLING in faults else ())
-            if source in faults[Reason.SIBLING]
-        }
-        visible = not _hiding(self.policy, reasons)
-        return Verdict(id, visible, reasons, MappingProxyType(faults), stand.seq, MappingProxyType(parted))
-
-    def _reasons_now(self, id: str) -> int:
-        return self._reference._reasons(id, self._stand)
-
-    def _is_shown(self, id: str) -> bool:
-        shown = id in self._shown
-        if self._counted:
-            self._reference._count_one(self.policy, self._reasons_now(id), shown)
-        return shown
-
-    def _count_bulk(self, returned: Iterable[int], left_out: int) -> None:
-        if self._counted:
-            self._reference._count_bulk(self.policy, returned, left_out)
-
-
-class ReferenceLog:
-    """The unfiltered truth: every event, in the order in which it was accepted."""
-
-    def __init__(self, events: Mapping[str, Event]) -> None:
-        self._events = events
-
-    def get(self, id: str) -> Event:
-        """The event `id`.  Raises: UnknownEvent."""
-        if id not in self._events:
-            raise UnknownEvent(id)
-        return self._events[id]
-
-    def __contains__(self, id: object) -> bool:
-        return id in self._events
-
-    def __len__(self) -> int:
-        return len(self._events)
-
-    def events(self, start: int = 0, stop: int | None = None, type: str | None = None) -> Iterator[Event]:
-        """The events at positions `start` to `stop`, of one type or of all."""
-        return (event for event in list(self._events.values())[start:stop] if type in (None, event.type))
-
-
-class ReferenceTree:
-    """The forest of messages.  All raise UnknownEvent for what is no message of the log."""
-
-    def __init__(self, reference: Reference, messages: Mapping[str, Message]) -> None:
-        self._reference = reference
-        self._messages = messages
-
-    def parent(self, id: str) -> str | Legacy | None:
-        """What the message continues: None for a root, LEGACY where it was never recorded."""
-        return self._known(id).parent
-
-    def children(self, id: str) -> list[str]:
-        """The messages directly below, in order of arrival, attached or not."""
-        self._known(id)
-        return [message.id for message in self._messages.values() if message.parent == id]
-
-    def siblings(self, id: str) -> tuple[list[str], int]:
-        """All that name the same parent, itself included, and its index.  Tops of trees are siblings."""
-        parent = self._known(id).parent
-        same = self.roots()
-        if isinstance(parent, str):
-            same = [message.id for message in self._messages.values() if message.parent == parent]
-        return same, same.index(id)
-
-    def path(self, id: str) -> list[str]:
-        """The message and all above it, root first.  Raises: UnknownEvent for what is missing there."""
-        self._known(id)
-        climbed = list(self._reference._climb(id))
-        above = self._messages[climbed[-1]].parent
-        if above in self._messages:
-            raise UnknownEvent(id, "root above, since parents run in a circle, the message")
-        if isinstance(above, str):
-            raise UnknownEvent(above, f"parent of message {climbed[-1]}, message")
-        return climbed[::-1]
-
-    def roots(self) -> list[str]:
-        """The tops of all trees, legacy ones too, in order of arrival."""
-        return [message.id for message in self._messages.values() if not isinstance(message.parent, str)]
-
-    def leaves(self, root: str | None = None) -> list[str]:
-        """Attached messages without children, in order of arrival; or those at or below `root`, attached or not."""
-        parents = {message.parent for message in self._messages.values()}
-        ends = [id for id in self._messages if id not in parents]
-        if root is None:
-            return [id for id in ends if self._reference._place(id)]
-        self._known(root)
-        return [id for id in ends if root in self._reference._climb(id)]
-
-    def latest_leaf(self, id: str) -> str:
-        """The leaf at or below an attached message that arrived last."""
-        self.path(id)
-        return self.leaves(id)[-1]
-
-    def is_ancestor(self, a: str, b: str) -> bool:
-        """Whether `a` is `b` or stands above it, as far as links are known."""
-        self._known(a)
-        self._known(b)
-        return a in self._reference._climb(b)
-
-    def common_ancestor(self, a: str, b: str) -> str | None:
-        """The deepest message at or above both; None in two trees."""
-        self._known(a)
-        self._known(b)
-        above = set(self._reference._climb(a))
-        return next((id for id in self._reference._climb(b) if id in above), None)
-
-    def _known(self, id: str) -> Message:
-        if id not in self._messages:
-            raise UnknownEvent(id, "message")
-        return self._messages[id]
 
 
 def _anchors(anchor: Anchor) -> tuple[str, ...]:
@@ -544,11 +310,6 @@ def _anchors(anchor: Anchor) -> tuple[str, ...]:
     if not all(isinstance(id, str) for id in given):
         raise TypeError(f"an anchor is an id, a list of ids (one a tree) or None, not {anchor!r:.80}")
     return tuple(dict.fromkeys(given))
-
-
-def _hiding(policy: Policy, reasons: int) -> int:
-    """The reasons that a policy does not let through: none where the memory is visible."""
-    return int(reasons) & (~int(policy.admit) | int(Reason.UNKNOWN_MEMORY))
 
 
 def _named(given: Ids, ids: Sequence[str], wanted: str) -> list[str]:

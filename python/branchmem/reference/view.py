@@ -1,0 +1,158 @@
+"""What is visible at some anchors: it asks the rule of every memory, keeps the set, and counts what it hands out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from branchmem.errors import BadAnchor, MemoryHidden
+from branchmem.events import Memory
+from branchmem.verdict import Policy, Reason, Verdict
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from branchmem.reference import Reference, Stand
+
+_LOGGER = logging.getLogger("branchmem")
+
+
+class ReferenceView:
+    """What is visible at some anchors, as of the moment it was made.
+
+    The set it shows never changes.  `explain`, `reasons` and the order of `memories`
+    speak of the log as it is now.  Whole answers count what the view let through when
+    it was made; other answers count a memory as it is now, at the anchors as found then.
+    """
+
+    def __init__(self, reference: Reference, anchors: tuple[str, ...], policy: Policy, count: bool) -> None:
+        self.anchors = anchors
+        self.policy = policy
+        self.seq = reference.seq
+        self._reference = reference
+        self._counted = count
+        self._stand = reference._stand(anchors)
+        self._all = list(reference._memories)
+        reasons = {id: reference._reasons(id, self._stand) for id in self._all}
+        self._shown = {id: bits for id, bits in reasons.items() if not reference._hiding(policy, bits)}
+        self.problems = Reason(sum(self._stand.problems))
+        if self.problems:
+            _LOGGER.warning("%r", self)
+
+    def __contains__(self, id: object) -> bool:
+        return isinstance(id, str) and self._is_shown(id)
+
+    def __len__(self) -> int:
+        return len(self._shown)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.ids())
+
+    def __getitem__(self, id: str) -> Memory:
+        """The memory `id`.  Raises: MemoryHidden, a KeyError, where it is hidden or unknown."""
+        if self._is_shown(id):
+            return self._reference._memories[id]
+        verdict = self._verdict(id)
+        raise MemoryHidden(id, f"it became visible after seq {self.seq}" if verdict.visible else str(verdict))
+
+    get = __getitem__
+
+    def __repr__(self) -> str:
+        where = ", ".join(self.anchors) or "no anchor"
+        problems = "".join(f", {name}" for name in self.problems.names())
+        return f"<ReferenceView at {where}: {len(self)} of {len(self._all)} memories visible{problems}>"
+
+    def ids(self) -> list[str]:
+        """The ids of what is visible, by ordinal."""
+        self._count_bulk(self._shown.values(), len(self._all) - len(self))
+        return list(self._shown)
+
+    def memories(self, *, kind: str | None = None, key: str | None = None, limit: int | None = None) -> list[Memory]:
+        """What is visible, in path order: by the depth of the deepest source, then by id.
+
+        The depth of a message counts the messages from the root of its tree to it.  Only
+        attached sources have one; a memory without any comes first, with depth -1.
+        """
+        shown = [self._reference._memories[id] for id in self._shown]
+        asked = [memory for memory in shown if kind in (None, memory.kind) and key in (None, memory.key)]
+        found = sorted(asked, key=lambda memory: (self._reference._depth(memory.id), memory.id))[:limit]
+        self._count_bulk((self._reasons_now(memory.id) for memory in found), len(self._all) - len(self))
+        return found
+
+    def filter(self, ids: Iterable[str]) -> list[str]:
+        """Those of `ids` that are visible, in their order."""
+        given = list(ids)
+        found = [id for id in given if id in self._shown]
+        self._count_bulk((self._reasons_now(id) for id in found), len(given) - len(found))
+        return found
+
+    def explain(self, id: str) -> Verdict:
+        """Visible or hidden as the log is now, all reasons, and the ids at fault."""
+        verdict = self._verdict(id)
+        if self._counted:
+            self._reference._count_one(self.policy, verdict.reasons, verdict.visible)
+        return verdict
+
+    def raise_for_problems(self) -> None:
+        """Raises: BadAnchor, where the view has problems."""
+        if self.problems:
+            at_fault = [id for ids in self._stand.problems.values() for id in ids]
+            raise BadAnchor(" | ".join(self.problems.names()), at_fault)
+
+    def bitmap(self) -> bytes:
+        """One bit a memory, little-endian, ceil(memories / 8) bytes."""
+        import numpy as np
+
+        return np.packbits(self.mask(), bitorder="little").tobytes()
+
+    def mask(self) -> NDArray[np.bool_]:
+        """Whether each memory is visible, (memories,)."""
+        import numpy as np
+
+        shown = frozenset(self.ids())
+        return np.array([id in shown for id in self._all], bool)
+
+    def ordinals(self) -> NDArray[np.uint32]:
+        """The ordinals of what is visible, ascending."""
+        import numpy as np
+
+        return np.flatnonzero(self.mask()).astype(np.uint32)
+
+    def reasons(self) -> NDArray[np.uint16]:
+        """The reasons of every memory that the log has now, (memories,).  Not counted."""
+        import numpy as np
+
+        stand = self._stand_now()
+        return np.array([self._reference._reasons(id, stand) for id in self._reference._memories], np.uint16)
+
+    def _stand_now(self) -> Stand:
+        """Raises: AmbiguousAnchor, where anchors that could not be used now lie in one tree."""
+        return self._stand if self._stand.seq == self._reference.seq else self._reference._stand(self.anchors)
+
+    def _verdict(self, id: str) -> Verdict:
+        stand = self._stand_now()
+        faults = self._reference._faults(id, stand)
+        reasons = Reason(sum(faults))
+        parted = {
+            source: self._reference._parting(source, stand.paths[root][1])
+            for source, root in (self._reference._lasts(id)[1] if Reason.SIBLING in faults else ())
+            if source in faults[Reason.SIBLING]
+        }
+        visible = not self._reference._hiding(self.policy, reasons)
+        return Verdict(id, visible, reasons, MappingProxyType(faults), stand.seq, MappingProxyType(parted))
+
+    def _reasons_now(self, id: str) -> int:
+        return self._reference._reasons(id, self._stand)
+
+    def _is_shown(self, id: str) -> bool:
+        shown = id in self._shown
+        if self._counted:
+            self._reference._count_one(self.policy, self._reasons_now(id), shown)
+        return shown
+
+    def _count_bulk(self, returned: Iterable[int], left_out: int) -> None:
+        if self._counted:
+            self._reference._count_bulk(self.policy, returned, left_out)

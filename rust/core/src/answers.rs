@@ -1,0 +1,255 @@
+//! What is visible, one by one, in bulk and pairwise.
+//!
+//! A question about one memory is decided where its sources lie. A question
+//! about all of them starts from what hangs on the path, and then looks only at
+//! what a policy may let through beyond it.
+
+use crate::Set;
+use crate::engine::Engine;
+use crate::explain::{self, Explanation};
+use crate::ids::{Mem, Node, Number};
+use crate::provenance::{MAX_TREES, Shape};
+use crate::reason::{Admitted, LEGACY_SOURCE, OTHER_TREE, PLACED, Reasons, SIBLING, UNKNOWN_MEMORY};
+use crate::spans::{Span, covers_each};
+use crate::stand::{Ambiguous, Stand};
+use crate::view::{Answer, Visible};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+impl Engine {
+    /// Where a view on these anchors stands; `None` is an id that was never mentioned.
+    ///
+    /// # Errors
+    /// [`Ambiguous`] where two lie in one tree.
+    pub fn stand(&self, anchors: &[Option<Number>]) -> Result<Stand, Ambiguous> {
+        Stand::new(anchors, self.ids(), self.forest())
+    }
+
+    /// All reasons of a memory; `None` is one that is not in the log. Needs [`Self::is_current`].
+    #[must_use]
+    pub fn reasons(&self, mem: Option<Mem>, stand: &Stand) -> Reasons {
+        match mem {
+            Some(mem) => stand.reasons(mem, self.facts()),
+            None if stand.is_usable() => UNKNOWN_MEMORY,
+            None => UNKNOWN_MEMORY | stand.problems(),
+        }
+    }
+
+    /// The same as [`Self::reasons`] by way of the tour alone; `None` where that does not decide.
+    #[must_use]
+    pub fn reasons_by_tour(&self, mem: Mem, stand: &Stand) -> Option<Reasons> {
+        let span = self.index.span(mem);
+        let (top, anchor) = stand.only_anchor()?;
+        (span.size > 0).then(|| self.tour().misplaced(span, anchor, top))
+    }
+
+    /// Whether freezing the tour would cost less than `slow` verdicts have cost for want of it.
+    #[must_use]
+    pub fn tour_pays(&self, slow: usize) -> bool {
+        self.tour().is_stale() && slow > self.forest().len() / 4
+    }
+
+    /// All reasons of every memory, by ordinal. O(memories + references of forks). Needs [`Self::is_current`].
+    #[must_use]
+    pub fn all_reasons(&self, stand: &Stand) -> Vec<Reasons> {
+        let flags = self.memories().all_flags();
+        if !stand.is_usable() {
+            return flags.iter().map(|flags| flags | stand.problems()).collect();
+        }
+        let mut out = self.misplaced_wide(stand);
+        for (at, reasons) in out.iter_mut().enumerate() {
+            let shape = self.memories().shape(Mem(at as u32));
+            if !matches!(shape, Shape::Wide | Shape::Fork) {
+                *reasons = stand.misplaced_homes(self.memories().homes(&shape), self.facts());
+            }
+            *reasons = stand.with_problems(*reasons | flags[at]);
+        }
+        out
+    }
+
+    /// What is wrong with the sources of each fork and wide memory, by ordinal; 0 for all others.
+    /// O(memories + references of forks): upstreams come before what derives from them.
+    fn misplaced_wide(&self, stand: &Stand) -> Vec<Reasons> {
+        let mut out = vec![0; self.memories().len()];
+        let underived = |mem: &Mem| !self.memories().is_settled(*mem) && self.memories().upstreams(*mem).is_empty();
+        for mem in self.memories().wide().iter().copied().chain(self.memories().irregular().filter(underived)) {
+            out[mem.at()] = self.misplaced(mem, stand, &out);
+        }
+        for group in self.memories().wide_open() {
+            let all = group.iter().fold(0, |all, &mem| all | self.misplaced(mem, stand, &out));
+            group.iter().for_each(|mem| out[mem.at()] = all);
+        }
+        out
+    }
+
+    /// What is wrong with the sources of a fork or wide memory, given that of those it derives from.
+    fn misplaced(&self, mem: Mem, stand: &Stand, known: &[Reasons]) -> Reasons {
+        let own = stand.misplaced_own(mem, self.facts());
+        self.facts().upstreams(mem).fold(own, |out, up| {
+            let shape = self.memories().shape(up);
+            match shape {
+                Shape::Wide | Shape::Fork => out | known[up.at()],
+                _ => out | stand.misplaced_homes(self.memories().homes(&shape), self.facts()),
+            }
+        })
+    }
+
+    /// What is visible in strict, where a walk along the path finds it quickly; `None` where a
+    /// scan of all memories is faster. No anchor usable: nothing.
+    #[must_use]
+    pub fn walk(&self, stand: &Stand) -> Option<Answer> {
+        if stand.anchors().len() > MAX_TREES && !self.memories().wide().is_empty() {
+            return None;
+        }
+        let visible = self.index.walk(stand, self.facts())?;
+        Some(Answer { visible: Visible::Sparse(visible), admitted: Admitted::default() })
+    }
+
+    /// What is visible in strict, by a scan of all memories that have their sources in few trees.
+    #[cfg(test)]
+    pub(crate) fn scan(&self, stand: &Stand) -> Visible {
+        self.index.scan(stand, self.facts())
+    }
+
+    /// Which memories are visible under a policy. Where it lets anything through, needs [`Self::is_current`].
+    ///
+    /// Cost: the path and what is found, or a scan of all memories, whichever is less; with a
+    /// policy, the memories that have a flag on top.
+    #[must_use]
+    pub fn answer(&self, stand: &Stand, policy: Reasons) -> Answer {
+        let policy = policy & !UNKNOWN_MEMORY;
+        if !stand.is_usable() && stand.problems() & !policy != 0 {
+            return Answer { visible: Visible::Sparse(Vec::new()), admitted: Admitted::default() };
+        }
+        if !stand.is_usable() || policy & PLACED != 0 {
+            return Self::among(&self.all_reasons(stand), policy);
+        }
+        let mut visible = self.index.on_path(stand, self.facts());
+        let mut admitted = Admitted::default();
+        let mut show = |mem: Mem, reasons: Reasons| {
+            if reasons & !policy == 0 {
+                admitted.add(reasons);
+                match &mut visible {
+                    Visible::Sparse(ordinals) => ordinals.push(mem.0),
+                    Visible::Dense(words) => words[mem.at() / 64] |= 1 << (mem.0 % 64),
+                }
+            }
+        };
+        // No anchors show a fork, and no few anchors what has sources in many trees.
+        let wide = if stand.anchors().len() > MAX_TREES { self.misplaced_wide(stand) } else { Vec::new() };
+        let reasons = |mem: Mem| match self.memories().shape(mem) {
+            Shape::Fork => SIBLING,
+            Shape::Wide => stand.with_problems(self.memories().flags(mem) | wide.get(mem.at()).unwrap_or(&OTHER_TREE)),
+            _ => self.reasons(Some(mem), stand),
+        };
+        if !wide.is_empty() {
+            let regular = |mem: &&Mem| self.memories().flags(**mem) == 0;
+            self.memories().wide().iter().filter(regular).for_each(|&mem| show(mem, reasons(mem)));
+        }
+        if policy != 0 {
+            let admitted = |mem: &Mem| self.memories().flags(*mem) & !policy == 0;
+            self.memories().irregular().filter(admitted).for_each(|mem| show(mem, reasons(mem)));
+        }
+        Answer { visible, admitted }
+    }
+
+    fn among(reasons: &[Reasons], policy: Reasons) -> Answer {
+        let mut words = vec![0; reasons.len().div_ceil(64)];
+        let mut admitted = Admitted::default();
+        for (at, &reasons) in reasons.iter().enumerate() {
+            if reasons & !policy == 0 {
+                words[at / 64] |= 1 << (at % 64);
+                admitted.add(reasons);
+            }
+        }
+        Answer { visible: Visible::Dense(words), admitted }
+    }
+
+    /// Whether memory `mems[i]` is visible at message `nodes[i]`, both by ordinal: 1 or 0. An ordinal
+    /// beyond all is not in the log. Returns what was let through.
+    ///
+    /// One comparison a pair in strict, where the tour is fresh. Under a policy, needs [`Self::is_current`].
+    pub fn pairs(&self, mems: &[AtomicU32], nodes: &[AtomicU32], policy: Reasons, visible: &mut [u8]) -> Admitted {
+        let policy = policy & !UNKNOWN_MEMORY;
+        let mut admitted = Admitted::default();
+        let pairs = mems.iter().zip(nodes).map(|(mem, node)| (mem.load(Relaxed), node.load(Relaxed)));
+        if policy == 0 {
+            covers_each(self.index.rows(), mems, self.tour().positions(), nodes, visible);
+            if !self.index.is_toured() {
+                for ((mem, node), visible) in pairs.zip(visible) {
+                    *visible |= u8::from(self.shows_later(mem, node));
+                }
+            }
+            return admitted;
+        }
+        for ((mem, node), visible) in pairs.zip(visible) {
+            let mem = ((mem as usize) < self.memories().len()).then_some(Mem(mem));
+            let node = ((node as usize) < self.forest().len()).then_some(Node(node));
+            let stand = Stand::at(node, self.forest());
+            let reasons = match mem.map(|mem| self.memories().shape(mem)) {
+                // One anchor shows neither; which of the reasons it is does not matter.
+                Some(Shape::Fork | Shape::Wide) if stand.is_usable() && policy & PLACED == 0 => SIBLING,
+                _ => self.reasons(mem, &stand),
+            };
+            *visible = u8::from(reasons & !policy == 0);
+            if *visible == 1 {
+                admitted.add(reasons);
+            }
+        }
+        admitted
+    }
+
+    /// The same by chain labels, for a memory whose home is not in the tour.
+    fn shows_later(&self, mem: u32, node: u32) -> bool {
+        let (mem, node) = (Mem(mem), Node(node));
+        if mem.at() >= self.memories().len() || node.at() >= self.forest().len() || self.index.span(mem) != Span::LATER
+        {
+            return false;
+        }
+        let shape = self.memories().shape(mem);
+        let homes = self.memories().homes(&shape);
+        self.forest().is_attached(node) && homes.iter().all(|&home| self.forest().is_ancestor(home, node))
+    }
+
+    /// The memories that no set of anchors can show in strict, with the reasons that stay. Needs
+    /// [`Self::is_current`]. What is in more trees than a reduction holds is judged by those it holds.
+    #[must_use]
+    pub fn unshowable(&self) -> Vec<(Mem, Reasons)> {
+        let stay = |mem: Mem| {
+            let fork = if self.memories().shape(mem) == Shape::Fork { SIBLING } else { 0 };
+            self.memories().flags(mem) | fork
+        };
+        let all = (0..self.memories().len() as u32).map(Mem).map(|mem| (mem, stay(mem)));
+        all.filter(|&(_, reasons)| reasons != 0).collect()
+    }
+
+    /// How deep the deepest effective source of a memory lies; -1 where none is attached.
+    ///
+    /// O(1) for sources on one path, else O(what it derives from). Needs [`Self::is_current`].
+    #[must_use]
+    pub fn depth(&self, mem: Mem) -> i64 {
+        let (mut deepest, mut next, mut met) = (-1, vec![mem], Set::from_iter([mem]));
+        while let Some(mem) = next.pop() {
+            let shape = self.memories().shape(mem);
+            if self.memories().flags(mem) & LEGACY_SOURCE != 0 {
+                deepest = deepest.max(0);
+            }
+            let own = self.memories().sources(mem).iter().filter_map(|&source| self.ids().message(source));
+            let attached = own.filter(|&node| self.forest().is_attached(node));
+            let nodes: Vec<_> = match shape {
+                Shape::Wide | Shape::Fork => attached.collect(),
+                _ => self.memories().homes(&shape).to_vec(),
+            };
+            deepest = nodes.iter().fold(deepest, |deepest, &node| deepest.max(i64::from(self.forest().depth(node))));
+            if matches!(shape, Shape::Wide | Shape::Fork) {
+                next.extend(self.facts().upstreams(mem).filter(|&up| met.insert(up)));
+            }
+        }
+        deepest
+    }
+
+    /// All reasons of a memory with the ids at fault. O(all that it derives from).
+    #[must_use]
+    pub fn explain(&self, mem: Mem, stand: &Stand) -> Explanation {
+        explain::explain(mem, stand, self.facts())
+    }
+}
