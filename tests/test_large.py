@@ -202,3 +202,30 @@ def unrolled(data: bytes) -> list[int]:
         numbers += [key << 16 | value for value in low]
     assert place == len(data)
     return numbers
+
+
+@pytest.mark.parametrize("missing", [False, True], ids=["whole", "one source missing"])
+def test_a_derivation_over_a_hundred_thousand_trees(missing: bool) -> None:
+    """Each memory rests on one more tree than the one before: ever more anchors are needed."""
+    count = 100_000
+    engine = bm.Engine()
+    engine.add([bm.Message(f"r{at}", None) for at in range(count)])
+    engine.add(
+        bm.Memory(
+            f"m{at}",
+            "",
+            sources=[f"r{at}", *(["nowhere"] if missing and not at else [])],
+            derived_from=[f"m{at - 1}"] if at else [],
+        )
+        for at in range(count)
+    )
+
+    for anchors in (1, 2, 8, 9, 50):
+        stand = [f"r{at}" for at in range(anchors)]
+        assert len(engine.at(stand)) == (0 if missing else anchors)
+        assert len(engine.at(stand, policy=bm.COMPAT)) == anchors
+    assert len(engine.at("r5", policy=bm.Policy(bm.Reason.OTHER_TREE | bm.Reason.MISSING_SOURCE))) == count
+    assert int((engine.at("r5").reasons() & bm.Reason.OTHER_TREE != 0).sum()) == count
+    shown = engine.visible([f"m{at}" for at in range(count)], ["r0"] * count, policy=bm.COMPAT)
+    assert shown.nonzero()[0].tolist() == [0]
+    assert len(engine.at("r5").explain(f"m{count - 1}").culprits[bm.Reason.OTHER_TREE]) == count - 1

@@ -329,3 +329,19 @@ def test_check_says_what_hides_memories() -> None:
         }
         assert "1 orphans" in str(report)
         assert report.to_dict()["unshowable"]["fork"] == ("SIBLING",)
+
+
+def test_a_store_written_by_the_first_version_opens_for_good(path: Path) -> None:
+    """The golden file was written on x86-64, with pages of 4 KiB."""
+    path.write_bytes((Path(__file__).parent / "golden" / "store-1.bmem").read_bytes())
+    with bm.open(path, verify=True) as store:
+        assert store.digest() == "666510cea2401756cbc9a5bff3e238a08b1b3223c7d4c14b3fc4a33e33095210"
+        assert store.check().ok
+        assert store.at("u1").memories() == [
+            bm.Memory("home", "The user is moving to Chengdu", sources=["u1"], key="home_city", importance=0.5)
+        ]
+        assert store.at("u1-edit").explain("trip").reasons == (
+            bm.Reason.MISSING_UPSTREAM | bm.Reason.DETACHED_SOURCE | bm.Reason.SIBLING
+        )
+        store.append([bm.Message("nowhere", "u1")])
+        assert len(store.log) == 8
