@@ -33,6 +33,14 @@ def anchors_of(random: Random, events: list[Event]) -> list[Any]:
     return [None, "not here", *messages, *(random.sample(messages, 2) for _ in range(6))]
 
 
+def forest_from(seed: str) -> tuple[Random, list[Event], list[Any]]:
+    """A source of chance, a forest drawn from it, and anchors to ask at; a failure shows the seed."""
+    print("seed", seed)
+    random = Random(seed)
+    events = selftest.forest(random)
+    return random, events, anchors_of(random, events)
+
+
 # The suite that ships
 
 
@@ -112,10 +120,7 @@ def test_an_engine_that_breaks_on_what_it_is_told_is_a_mismatch() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_any_order_repetition_and_batching_gives_the_same_flags_and_digest(seed: int) -> None:
-    random = Random(f"orders {seed}")
-    print("seed", seed)
-    events = selftest.forest(random)
-    anchors = anchors_of(random, events)
+    random, events, anchors = forest_from(f"orders {seed}")
     reference = Reference()
     reference.add(events)
     expected = [flags(reference, anchor) for anchor in anchors]
@@ -136,10 +141,7 @@ def test_any_order_repetition_and_batching_gives_the_same_flags_and_digest(seed:
 @pytest.mark.parametrize("seed", range(12))
 def test_every_prefix_of_every_arrival_agrees(seed: int) -> None:
     """What the engine works out step by step is what the reference works out from nothing."""
-    random = Random(f"prefixes {seed}")
-    print("seed", seed)
-    events = selftest.forest(random)
-    anchors = anchors_of(random, events)
+    random, events, anchors = forest_from(f"prefixes {seed}")
     single = [anchor for anchor in anchors if not isinstance(anchor, list)]
     arriving = [list(reversed(events)), events, random.sample(events, len(events))][seed % 3]
     engine, reference = bm.Engine(), Reference()
