@@ -93,7 +93,7 @@ def id_(value: object, field: str) -> str:
     """A name: 1 to 256 bytes of valid UTF-8."""
     if not isinstance(value, str):
         raise InvalidEventType(f"{field} must be a string, not {value!r:.80}", value)
-    value = str(value)
+    value = str.__str__(value)  # of a string enumeration the value, as the engine reads it, not the member's name
     size = utf8_size(value, field)
     if not 1 <= size <= MAX_ID_BYTES:
         raise InvalidEvent(f"{field} must be 1 to {MAX_ID_BYTES} bytes of UTF-8, not {size}: {value!r:.80}", value)
@@ -125,7 +125,7 @@ def text(value: object, field: str) -> str:
     """Up to 1 MiB of valid UTF-8."""
     if not isinstance(value, str):
         raise InvalidEventType(f"{field} must be a string, not {value!r:.80}", value)
-    value = str(value)
+    value = str.__str__(value)  # of a string enumeration the value, as the engine reads it, not the member's name
     size = utf8_size(value, field)
     if size > MAX_TEXT_BYTES:
         raise InvalidEvent(f"{field} has {size} bytes, more than {MAX_TEXT_BYTES}: keep it elsewhere", size)
@@ -162,7 +162,7 @@ def choice(value: object, field: str, allowed: tuple[str, ...]) -> str:
     """One of the words in `allowed`."""
     if value not in allowed:
         raise InvalidEvent(f"{field} must be one of {', '.join(allowed)}, not {value!r:.80}", value)
-    return str(value)
+    return allowed[allowed.index(value)]
 
 
 def created(value: object) -> datetime:
@@ -215,7 +215,7 @@ def _freeze(value: object, depth: int) -> Any:
         return value
     if isinstance(value, str):
         utf8_size(value, "meta")
-        return str(value)
+        return str.__str__(value)
     if isinstance(value, int):
         if not -(1 << 63) <= value < 1 << 64:
             raise InvalidEvent(f"meta holds an integer beyond 64 bits: {value!r:.80}", value)
@@ -231,7 +231,7 @@ def _freeze(value: object, depth: int) -> Any:
             if not isinstance(key, str):
                 raise InvalidEventType(f"keys of meta must be strings, not {key!r:.80}", key)
             utf8_size(key, "a key of meta")
-        return MappingProxyType({str(key): _freeze(value[key], depth + 1) for key in sorted(value)})
+        return MappingProxyType({str.__str__(key): _freeze(value[key], depth + 1) for key in sorted(value)})
     if isinstance(value, (list, tuple)):
         return tuple(_freeze(part, depth + 1) for part in value)
     raise InvalidEventType(f"meta takes what JSON takes, not {value!r:.80}", value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from branchmem import _core
 from branchmem.errors import StoreBehind, UnknownEvent
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     Many = Sequence[str] | Sequence[int] | NDArray[np.integer[Any]]
 
 Anchor = str | Iterable[str] | None
+_T = TypeVar("_T")
 
 _LOGGER = logging.getLogger("branchmem")
 _UNKNOWN = (1 << 32) - 1
@@ -78,7 +79,8 @@ class Questions:
         """A bitmap an anchor, each as `at` takes it: uint8 (n, ceil(memories / 8)), little-endian bits."""
         import numpy as np
 
-        return self._fresh().bitmaps(list(anchors), policy, lambda shape: np.empty(shape, np.uint8))
+        rows = [anchor if anchor is None or isinstance(anchor, str) else tuple(anchor) for anchor in _listed(anchors)]
+        return self._fresh().bitmaps(rows, policy, lambda shape: np.empty(shape, np.uint8))
 
     @property
     def memory_ids(self) -> Ids:
@@ -94,11 +96,11 @@ class Questions:
 
     def memory_ordinals(self, ids: Iterable[str]) -> NDArray[np.uint32]:
         """The ordinal of each memory: uint32 (n,).  Raises: UnknownEvent."""
-        return _known(list(ids), self._fresh().memory_ordinals, "memory")
+        return _known(_listed(ids), self._fresh().memory_ordinals, "memory")
 
     def message_ordinals(self, ids: Iterable[str]) -> NDArray[np.uint32]:
         """The ordinal of each message: uint32 (n,).  Raises: UnknownEvent."""
-        return _known(list(ids), self._fresh().message_ordinals, "message")
+        return _known(_listed(ids), self._fresh().message_ordinals, "message")
 
     @property
     def tree(self) -> Tree:
@@ -217,13 +219,11 @@ def _ordinals(
     """Ordinals of ids, with `_UNKNOWN` where an id is none; or ordinals as they are, checked."""
     import numpy as np
 
-    if not isinstance(values, np.ndarray):
-        if isinstance(values, str):
-            raise TypeError(f"a list of ids is needed: write [{values!r}]")
-        listed: list[Any] = list(values)
+    if not isinstance(values, np.ndarray) or values.dtype.kind in "UO":
+        listed: list[Any] = _listed(values)
         if listed and isinstance(listed[0], str):
             return find(listed)
-        values = np.asarray(listed, np.int64)
+        values = np.asarray(listed) if listed else np.empty(0, np.uint32)
     if values.dtype.kind not in "iu" or values.ndim != 1:
         raise TypeError(f"ordinals are a flat array of integers, not {values.dtype} of shape {values.shape}")
     if values.size:
@@ -232,6 +232,13 @@ def _ordinals(
         if not 0 <= worst < count:
             raise UnknownEvent(str(worst), f"{wanted} with ordinal")
     return np.ascontiguousarray(values, np.uint32)
+
+
+def _listed(values: Iterable[_T]) -> list[_T]:
+    """What is to be answered one by one; a string is no list, though it can be iterated."""
+    if isinstance(values, (str, bytes)):
+        raise TypeError(f"a list of ids is needed: write [{values!r:.80}]")
+    return list(values)
 
 
 def _known(ids: list[str], find: Callable[[list[str]], NDArray[np.uint32]], wanted: str) -> NDArray[np.uint32]:

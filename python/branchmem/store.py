@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tempfile
 import threading
 import weakref
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +27,7 @@ from branchmem.errors import (
     StoreDamaged,
     UnknownEvent,
 )
-from branchmem.events import Event, Memory, Message, conflict, event_from_bytes, refuse_later, skeleton_fields
+from branchmem.events import TYPES, Event, Memory, Message, conflict, event_from_bytes, refuse_later, skeleton_fields
 from branchmem.log import Log, Reader, Writer
 from branchmem.questions import Anchor, Questions
 from branchmem.verdict import STRICT, Appended, Policy
@@ -154,10 +156,11 @@ class Store(Questions):
     def digest(self) -> str:
         """SHA-256 (hex) over all events sorted by id: the same for the same set of events.  O(log)."""
         engine = self._fresh()
+        ids = engine.sorted_ids()  # before the snapshot, which holds at least these
 
         def hashed(reader: Reader) -> str:
             digest = hashlib.sha256()
-            for id in engine.sorted_ids():
+            for id in ids:
                 seq, skeleton = _found(engine, id)
                 digest.update(skeleton)
                 digest.update(reader.body(seq) or b"")
@@ -203,9 +206,11 @@ class Store(Questions):
                 raise StoreDamaged(self.path, why, self._engine.seq) from None
 
     def _event(self, reader: Reader, id: str) -> Event:
+        """The event with this id, which the engine held before the snapshot was taken."""
         seq, skeleton = _found(self._engine, id)
         body = reader.body(seq)
-        assert body is not None, "nothing is erased yet"
+        if body is None:
+            raise StoreDamaged(self.path, "its content is erased, and no event of the log says so", seq)
         return event_from_bytes(skeleton, body)
 
     def _memory(self, view: _core.View, id: str, visible: bool) -> Memory:
@@ -230,10 +235,16 @@ class EventLog:
 
     def get(self, id: str) -> Event:
         """The event with this id.  Raises: UnknownEvent."""
+        _found(self._store._fresh(), id)
         return self._store._log.read(lambda reader: self._store._event(reader, id))
 
     def events(self, start: int = 0, stop: int | None = None, type: str | None = None) -> Iterator[Event]:
         """The events at positions `start` to `stop`, of one type or of all, in order.  Reads a thousand at a time."""
+        if type not in (None, *TYPES):
+            raise ValueError(f"type must be one of {', '.join(TYPES)}, or None for all, not {type!r:.80}")
+        return self._events(start, stop, type)
+
+    def _events(self, start: int, stop: int | None, type: str | None) -> Iterator[Event]:
         engine = self._store._fresh()
         end = engine.seq if stop is None else min(stop, engine.seq)
         for page in range(max(start, 0), end, _PAGE):
@@ -251,10 +262,13 @@ class EventLog:
         return [self._store._event(reader, id) for id in ids]
 
     def __contains__(self, id: object) -> bool:
-        return isinstance(id, str) and self._store._engine.event_seq(id) is not None
+        engine = self._store._fresh()
+        with suppress(UnicodeEncodeError):  # what is no UTF-8 bears no event
+            return isinstance(id, str) and engine.event_seq(id) is not None
+        return False
 
     def __len__(self) -> int:
-        return self._store._engine.seq
+        return self._store._fresh().seq
 
 
 def open(
@@ -281,9 +295,15 @@ def open(
 
 def open_temporary() -> Store:
     """A store that is gone when it is closed: for tests and trials."""
-    folder = tempfile.TemporaryDirectory(prefix="branchmem-")
-    log = Log.open(os.path.join(folder.name, "temporary.bmem"))
-    return Store(log, on_close=folder.cleanup)
+    folder = tempfile.mkdtemp(prefix="branchmem-")
+    gone = weakref.finalize(log := Log.open(os.path.join(folder, "temporary.bmem")), _remove, folder, os.getpid())
+    return Store(log, on_close=gone)
+
+
+def _remove(folder: str, owner: int) -> None:
+    """Remove the folder of a temporary store, unless this is the child of a fork: it is the parent's."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _forsake() -> None:
@@ -292,6 +312,8 @@ def _forsake() -> None:
 
 
 def _checked(events: Iterable[Event]) -> list[Event]:
+    if isinstance(events, Event):
+        raise InvalidEventType(f"a list of events is needed: write [{events!r:.80}]", events)
     batch = list(events)
     for event in batch:
         if not isinstance(event, Event):
@@ -301,10 +323,11 @@ def _checked(events: Iterable[Event]) -> list[Event]:
 
 
 def _found(engine: _core.Engine, id: str) -> tuple[int, bytes]:
-    found = engine.skeleton(id)
-    if found is None:
-        raise UnknownEvent(id)
-    return found
+    with suppress(UnicodeEncodeError):  # what is no UTF-8 bears no event
+        found = engine.skeleton(id)
+        if found is not None:
+            return found
+    raise UnknownEvent(id)
 
 
 # In the child of a fork views must not try a lock that a thread of the parent may hold.
