@@ -8,6 +8,7 @@ import math
 import pickle
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
+from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
@@ -291,6 +292,15 @@ def test_a_wrong_type_is_a_type_error_too(make: Callable[[], Event], why: str) -
     with pytest.raises(TypeError, match=why) as caught:
         make()
     assert isinstance(caught.value, InvalidEvent)
+
+
+def test_a_string_enumeration_stands_for_its_value() -> None:
+    class Name(str, Enum):  # noqa: UP042  # of which str() is not the value
+        USER = "user"
+
+    event = Message(Name.USER, None, role=Name.USER, text=Name.USER, meta={Name.USER: Name.USER})
+    assert event == Message("user", None, role="user", text="user", meta={"user": "user"})
+    assert type(event.id) is str
 
 
 def test_an_event_never_changes() -> None:

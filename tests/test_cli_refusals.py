@@ -81,6 +81,14 @@ def test_what_is_no_export_is_refused_in_one_line(run: Run) -> None:
     assert refused.err.count("\n") == 1
 
 
+def test_a_tree_of_no_message_is_refused_before_anything_is_drawn(forked: Run) -> None:
+    for command in ("tree nope", "tree nope --json", "tree home"):
+        refused = forked(*command.split())
+
+        assert (refused.status, refused.out) == (1, "")
+        assert refused.err.startswith(f"branchmem: no message {command.split()[1]} in the log")
+
+
 def test_a_file_that_is_no_store_is_refused_in_one_line(run: Run) -> None:
     Path("a.bmem").write_text("not a store")
 

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import branchmem as bm
 import pytest
@@ -96,6 +97,11 @@ def test_what_nobody_obeys_yet_is_refused(event: bm.Memory) -> None:
 def test_what_is_no_event_is_refused() -> None:
     with bm.open_temporary() as store, pytest.raises(bm.InvalidEvent, match=r"no event"):
         store.append([CHAT[0], {"type": "message"}])  # type: ignore[list-item]
+
+
+def test_one_event_is_not_a_list_of_events() -> None:
+    with bm.open_temporary() as store, pytest.raises(TypeError, match=r"write \[Message\(id='chat'"):
+        store.append(CHAT[0])  # type: ignore[arg-type]
 
 
 def test_another_store_on_the_file_is_seen_at_once(path: Path) -> None:
@@ -216,6 +222,15 @@ def test_a_fork_refuses_to_work_in_the_child(path: Path) -> None:
         store.append([bm.Message("more", "u1")])
 
 
+def test_a_child_leaves_a_temporary_store_to_its_parent() -> None:
+    with bm.open_temporary() as store:
+        log = store.log
+        assert in_child(store.close) == "None"
+        assert "StoreForked" in in_child(lambda: len(log))
+        store.append(CHAT)
+        assert os.path.exists(store.path)
+
+
 def test_the_log_is_read_whatever_any_view_shows() -> None:
     with bm.open_temporary() as store:
         store.append(CHAT)
@@ -226,6 +241,11 @@ def test_the_log_is_read_whatever_any_view_shows() -> None:
         assert ("home" in store.log, "none" in store.log, len(store.log)) == (True, False, 4)
         with pytest.raises(bm.UnknownEvent, match="no event none"):
             store.log.get("none")
+        assert "\ud800" not in store.log
+        with pytest.raises(bm.UnknownEvent):
+            store.log.get("\ud800")
+        with pytest.raises(ValueError, match="type must be one of message, memory"):
+            store.log.events(type="messages")
 
 
 def test_an_engine_without_a_file_keeps_no_content() -> None:
@@ -277,6 +297,10 @@ def test_pairs_take_ids_or_ordinals_and_refuse_the_rest() -> None:
         assert store.visible(np.array([0, 0]), store.message_ordinals(["u1", "u1-edit"])).tolist() == [True, False]
         assert store.visible([0], [1]).tolist() == [True]
         assert store.visible([], []).tolist() == []
+        assert store.visible(np.array(["home"]), np.array(["u1"], object)).tolist() == [True]
+        for unfit in ([0.9], [True], [2**70], [[0]]):
+            with pytest.raises(TypeError, match="flat array of integers"):
+                store.visible(unfit, [1])  # type: ignore[arg-type]
         assert store.memory_ordinals(["home"]).tolist() == [0]
         for ordinals in ([1], [-1]):
             with pytest.raises(bm.UnknownEvent, match="memory with ordinal"):
@@ -299,6 +323,46 @@ def test_bitmaps_take_what_at_takes() -> None:
         with pytest.raises(bm.AmbiguousAnchor, match="u1 and u1-edit"):
             store.bitmaps([["u1", "u1-edit"]])
         assert store.bitmaps([]).shape == (0, 1)
+
+
+def test_a_string_is_no_list_of_ids() -> None:
+    with bm.open_temporary() as store:
+        store.append(CHAT)
+        for ask in (store.bitmaps, store.memory_ordinals, store.message_ordinals):
+            with pytest.raises(TypeError, match=r"write \['u1'\]"):
+                ask("u1")
+
+
+def test_check_looks_at_what_the_store_holds_and_hides_nothing_that_came_after(path: Path) -> None:
+    with bm.open(path) as writer, bm.open(path, auto_refresh=False) as store:
+        writer.append(CHAT[:2])
+        store.refresh()
+        writer.append(CHAT[2:])
+        report = store.check()
+        assert (report.ok, report.events) == (True, 2)
+        assert store.refresh() == 2
+        assert "home" in store.at("u1")
+
+
+def test_what_another_thread_appends_meanwhile_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    with bm.open_temporary() as store:
+        store.append(CHAT)
+        digest, read = store.digest(), store._log.read
+
+        def late(work: Any) -> Any:
+            def after_an_append(reader: Any) -> Any:
+                appending = threading.Thread(target=store.append, args=([bm.Message("late", "chat")],))
+                appending.start()
+                appending.join()
+                return work(reader)
+
+            return read(after_an_append)
+
+        monkeypatch.setattr(store._log, "read", late)
+        assert store.digest() == digest
+        monkeypatch.undo()
+        assert store.log.get("late") == bm.Message("late", "chat")
+        assert store.digest() != digest
 
 
 def test_check_says_what_hides_memories() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import os
 import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta, timezone
 from types import MappingProxyType
@@ -252,4 +251,5 @@ def new_id() -> str:
     random = int.from_bytes(os.urandom(10), "big")
     high = stamp << 16 | 7 << 12 | random >> 68
     low = 2 << 62 | random & (1 << 62) - 1
-    return str(uuid.UUID(int=high << 64 | low))
+    digits = f"{high << 64 | low:032x}"
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))

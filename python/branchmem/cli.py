@@ -184,6 +184,7 @@ def tree(
     """Draw the tree under ROOT, with the path to its latest leaf."""
     with reading(store) as log:
         (top,) = named(log, [root])
+        log.tree.parent(top)  # refuses what is no message, before anything is printed
         leaf = None
         with suppress(bm.UnknownEvent):  # what is detached has no leaf to stand on
             leaf = log.tree.latest_leaf(top)

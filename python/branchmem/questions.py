@@ -79,8 +79,7 @@ class Questions:
         """A bitmap an anchor, each as `at` takes it: uint8 (n, ceil(memories / 8)), little-endian bits."""
         import numpy as np
 
-        rows = [anchor if anchor is None or isinstance(anchor, str) else tuple(anchor) for anchor in _listed(anchors)]
-        return self._fresh().bitmaps(rows, policy, lambda shape: np.empty(shape, np.uint8))
+        return self._fresh().bitmaps(_listed(anchors), policy, lambda shape: np.empty(shape, np.uint8))
 
     @property
     def memory_ids(self) -> Ids:

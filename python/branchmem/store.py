@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import tempfile
 import threading
 import weakref
 from collections.abc import Iterable, Iterator
@@ -295,13 +293,22 @@ def open(
 
 def open_temporary() -> Store:
     """A store that is gone when it is closed: for tests and trials."""
+    import tempfile
+
     folder = tempfile.mkdtemp(prefix="branchmem-")
-    gone = weakref.finalize(log := Log.open(os.path.join(folder, "temporary.bmem")), _remove, folder, os.getpid())
-    return Store(log, on_close=gone)
+    remove = partial(_remove, folder, os.getpid())
+    try:
+        log = Log.open(os.path.join(folder, "temporary.bmem"))
+        return Store(log, on_close=weakref.finalize(log, remove))
+    except BaseException:
+        remove()
+        raise
 
 
 def _remove(folder: str, owner: int) -> None:
     """Remove the folder of a temporary store, unless this is the child of a fork: it is the parent's."""
+    import shutil
+
     if os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)
 
