@@ -102,7 +102,7 @@ def outcome_of_plain(block: bytes) -> str:
 
 def outcome_of_compiled(block: bytes) -> str:
     try:
-        _core.Engine(1).fold(0, block)
+        _core.Engine(1).fold([(0, block)])
     except _core.BlockError as error:
         why, newer = error.args
         # What a later version obeys, and two events of one id, are sound bytes that the engine does not fold.
@@ -116,7 +116,7 @@ def test_the_golden_block_is_read_to_the_skeletons_of_its_events() -> None:
     engine = _core.Engine(1)
 
     ((_, block),) = engine.encode(skeletons)
-    engine.fold(0, block)
+    engine.fold([(0, block)])
 
     assert block[HEADER:] == golden[HEADER:]
     assert [engine.skeleton(id) for id in engine.event_ids(0, 99)] == list(enumerate(skeletons))
@@ -137,8 +137,8 @@ def test_a_log_that_needs_a_later_version_leaves_no_trace(later: Event) -> None:
     engine = _core.Engine(1)
 
     with pytest.raises(_core.BlockError) as raised:
-        engine.fold(0, encode_block(0, [Message("a", None).skeleton(), later.skeleton()], Interner()))
+        engine.fold([(0, encode_block(0, [Message("a", None).skeleton(), later.skeleton()], Interner()))])
 
     assert raised.value.args[1]
     assert engine.seq == 0
-    engine.fold(0, encode_block(0, [Message("a", None).skeleton()], Interner()))
+    engine.fold([(0, encode_block(0, [Message("a", None).skeleton()], Interner()))])

@@ -409,3 +409,86 @@ def test_a_store_written_by_the_first_version_opens_for_good(path: Path) -> None
         )
         store.append([bm.Message("nowhere", "u1")])
         assert len(store.log) == 8
+
+
+def test_a_batch_is_seen_whole_or_not_at_all() -> None:
+    """A reader in another thread meets the log before the batch or after it, never in between."""
+    with bm.open_temporary() as store:
+        store.append(CHAT)
+        met: set[int] = set()
+        stop = threading.Event()
+
+        def read() -> None:
+            while not stop.is_set():
+                met.add(store.at("u1", count=False).seq)
+                stop.wait(0.0002)
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        store.append([bm.Message(f"x{at}", "u1") for at in range(60_000)])
+        stop.set()
+        reader.join()
+        assert met <= {4, 60_004}
+
+
+def test_what_was_committed_is_seen_although_taking_it_in_was_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    with bm.open_temporary() as store:
+        store.append(CHAT)
+        engine = store._engine
+
+        class Interrupted:
+            def __getattr__(self, name: str) -> object:
+                return getattr(engine, name)
+
+            def fold(self, blocks: list[object]) -> None:
+                if blocks:
+                    raise KeyboardInterrupt
+
+        monkeypatch.setattr(store, "_engine", Interrupted())
+        with pytest.raises(KeyboardInterrupt):
+            store.append([bm.Message("more", "u1")])
+        monkeypatch.undo()
+        assert not store.at("more").problems
+
+
+def test_names_that_are_no_text_are_those_of_nothing() -> None:
+    with bm.open_temporary() as store:
+        store.append(CHAT)
+        for ask in (store.tree.parent, store.tree.children, store.tree.path, store.tree.leaves):
+            with pytest.raises(bm.UnknownEvent, match="no message"):
+                ask("\ud800")
+        assert store.at("u1").memories(kind="\ud800") == []
+        assert store.at("u1").memories(key="\ud800") == []
+        assert "\ud800" not in store.log
+        with pytest.raises(TypeError):
+            store.tree.parent(5)  # type: ignore[arg-type]
+
+
+def test_a_limit_is_a_number_of_memories() -> None:
+    with bm.open_temporary() as store:
+        store.append(CHAT)
+        assert store.at("u1").memories(limit=0) == []
+        assert len(store.at("u1").memories(limit=9)) == 1
+        for limit in (-1, 2**70, "1"):
+            with pytest.raises(ValueError, match="limit is a number"):
+                store.at("u1").memories(limit=limit)  # type: ignore[arg-type]
+
+
+def test_anchors_that_can_be_read_once_are_named_in_the_error() -> None:
+    with bm.open_temporary() as store:
+        store.append(CHAT)
+        with pytest.raises(bm.AmbiguousAnchor, match="u1 and u1-edit"):
+            store.bitmaps([iter(["u1", "u1-edit"])])
+        with pytest.raises(bm.AmbiguousAnchor, match="u1 and u1-edit"):
+            store.at(iter(["u1", "u1-edit"]))
+
+
+def test_a_hidden_memory_stays_a_key_error_where_anchors_have_come_to_clash() -> None:
+    with bm.open_temporary() as store:
+        store.append(CHAT)
+        view = store.at(["u1", "later"])
+        store.append([bm.Message("later", "u1")])
+        with pytest.raises(bm.AmbiguousAnchor):
+            view.explain("home")
+        with pytest.raises(bm.MemoryHidden, match="since the view was made"):
+            view["nothing"]

@@ -38,7 +38,10 @@ class View:
     def filter(self, ids: Iterable[str]) -> list[str]:
         """Those of `ids` that are visible, in their order."""
     def explain(self, id: str) -> Verdict:
-        """All reasons, and the ids at fault, as the log is now.  Cost: all that the memory derives from."""
+        """All reasons, and the ids at fault, as the log is now.  Cost: all that the memory derives from.
+
+        Raises: AmbiguousAnchor where anchors that were unknown have come to lie in one tree; so does `reasons`.
+        """
     def _explain(self, id: str) -> Verdict: ...
     def reasons(self) -> NDArray[np.uint16]:
         """The reasons of every memory of the log as it is now, as bits: (memories,).  Not counted."""
@@ -75,7 +78,7 @@ class Engine:
         self, skeletons: Sequence[bytes]
     ) -> tuple[list[int], list[tuple[int, int]], list[tuple[int, int]], tuple[int, int | None] | None]: ...
     def encode(self, skeletons: Sequence[bytes]) -> list[tuple[int, bytes]]: ...
-    def fold(self, first_seq: int, block: bytes) -> int: ...
+    def fold(self, blocks: Sequence[tuple[int, bytes]]) -> int: ...
     def at(self, owner: Questions, anchor: Anchor, policy: Policy, count: bool) -> View: ...
     def visible(
         self,

@@ -1,7 +1,7 @@
 """The command line: it opens a store, asks, and prints; it decides nothing.
 
 Every command prints for people, or one JSON document with `--json`.  Commands
-that read never create a file.  What goes wrong is one line on standard error
+that read never make a store.  What goes wrong is one line on standard error
 with exit status 1, or 2 where the command was used wrongly; never a traceback.
 """
 
@@ -11,9 +11,10 @@ import logging
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from enum import StrEnum
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -92,11 +93,22 @@ def import_(
 ) -> None:
     """Read the conversations of each FILE into the store; what is there already is left alone."""
     reports = []
-    with bm.open(store) as log:
+    with ExitStack() as stack:
+
+        @cache
+        def log() -> bm.Store:
+            """Opened when a file was found readable, so that a bad one leaves no empty store."""
+            return stack.enter_context(bm.open(store))
+
         for file in files:
             with progress(f"importing {terminal.plain(file.name)}") as advance:
                 report = importers.import_file(
-                    file, append=log.append, stored=stored(log), format=format.value, leaf=leaf.value, progress=advance
+                    file,
+                    append=lambda events: log().append(events),
+                    stored=lambda id: stored(log(), id),
+                    format=format.value,
+                    leaf=leaf.value,
+                    progress=advance,
                 )
             reports.append({"file": str(file), **report.to_dict()})
             if not as_json:
@@ -104,12 +116,12 @@ def import_(
                 show(terminal.leaf_lines(report.current))
                 say(*(f"  skipped the line at byte {bad.offset}: {terminal.plain(bad.why)}" for bad in report.bad))
         if as_json:
-            say_json(files=reports, seq=log.seq)
+            say_json(files=reports, seq=log().seq)
 
 
-def stored(store: bm.Store) -> Callable[[str], Event | None]:
+def stored(store: bm.Store, id: str) -> Event | None:
     """What an importer asks of a store: the event that bears an id, or None."""
-    return lambda id: store.log.get(id) if id in store.log else None
+    return store.log.get(id) if id in store.log else None
 
 
 @app.command()

@@ -186,7 +186,7 @@ class StoreClosed(StoreError, ValueError):
 class StoreMissing(StoreError, FileNotFoundError):
     """There is no store at this path, and none was to be made."""
 
-    remedy = "there is no store here: check the path, or open it with create=True"
+    remedy = "there is no store here: check the path; appending or importing makes one"
 
     def __init__(self, path: str, why: str = "") -> None:
         super().__init__(path, why)

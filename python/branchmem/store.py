@@ -13,10 +13,12 @@ import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from branchmem import _core
 from branchmem.errors import (
+    AmbiguousAnchor,
     EventConflict,
     FormatTooNew,
     InvalidEventType,
@@ -41,7 +43,8 @@ class Engine(Questions):
     """The same questions without a file, for events that live in a database of the caller's.
 
     Keeps skeletons only: a repeated id with another skeleton is an EventConflict,
-    bodies are not compared, and content is read where it is kept.
+    bodies are not compared, and content is read where it is kept.  May be asked in the child of a
+    fork, unless a thread was adding to it at that moment.
     """
 
     def __init__(self) -> None:
@@ -62,8 +65,7 @@ class Engine(Questions):
                 at, before = clash
                 _, known = (0, skeletons[before]) if before is not None else _found(self._engine, batch[at].id)
                 raise conflict(batch[at].id, skeleton_fields(known), skeleton_fields(skeletons[at]))
-            for first_seq, block in self._engine.encode([skeletons[at] for at in new]):
-                self._engine.fold(first_seq, block)
+            self._engine.fold(self._engine.encode([skeletons[at] for at in new]))
             return Appended(len(new), len(stored) + len(repeated), self._engine.seq)
 
 
@@ -78,7 +80,7 @@ class Store(Questions):
         self._on_close = on_close
         self._folding = threading.RLock()
         _STORES.add(self)
-        self.refresh()
+        log.read(self._replay)
 
     @property
     def path(self) -> str:
@@ -120,9 +122,7 @@ class Store(Questions):
             return blocks, len(new)
 
         with self._folding:
-            blocks, added = self._log.write(persist)
-            for first_seq, block in blocks:
-                self._engine.fold(first_seq, block)
+            _, added = self._log.write(persist, then=lambda written: self._engine.fold(written[0]))
             return Appended(added, len(batch) - added, self._engine.seq)
 
     def at(
@@ -193,15 +193,23 @@ class Store(Questions):
         return self._engine
 
     def _take_in(self, reader: Reader) -> None:
-        """Fold the blocks that this engine has not seen.  Repeatable."""
-        for first_seq, block in reader.blocks(self._engine.seq - 1):
-            try:
-                self._engine.fold(first_seq, block)
-            except _core.BlockError as error:
-                why, newer = error.args
-                if newer:
-                    raise FormatTooNew(self.path, f"{why}: upgrade branchmem") from None
-                raise StoreDamaged(self.path, why, self._engine.seq) from None
+        """Fold what this engine has not seen, all of it at once: a batch is seen whole or not.  Repeatable."""
+        self._fold(list(reader.blocks(self._engine.seq - 1)))
+
+    def _replay(self, reader: Reader) -> None:
+        """Fold the whole log, some blocks at a time: nobody asks yet."""
+        blocks = reader.blocks(-1)
+        while some := list(islice(blocks, _PAGE)):
+            self._fold(some)
+
+    def _fold(self, blocks: list[tuple[int, bytes]]) -> None:
+        try:
+            self._engine.fold(blocks)
+        except _core.BlockError as error:
+            why, newer = error.args
+            if newer:
+                raise FormatTooNew(self.path, f"{why}: upgrade branchmem") from None
+            raise StoreDamaged(self.path, why, self._engine.seq) from None
 
     def _event(self, reader: Reader, id: str) -> Event:
         """The event with this id, which the engine held before the snapshot was taken."""
@@ -213,8 +221,12 @@ class Store(Questions):
 
     def _memory(self, view: _core.View, id: str, visible: bool) -> Memory:
         if not visible:
-            verdict = view._explain(id)
-            raise MemoryHidden(id, f"it became visible after seq {view.seq}" if verdict.visible else str(verdict))
+            try:
+                verdict = view._explain(id)
+                why = f"it became visible after seq {view.seq}" if verdict.visible else str(verdict)
+            except AmbiguousAnchor as error:
+                why = f"since the view was made, {error}"
+            raise MemoryHidden(id, why)
         return self._memories([id])[0]
 
     def _memories(self, ids: list[str]) -> list[Memory]:

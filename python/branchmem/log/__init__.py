@@ -124,12 +124,13 @@ class Log:
         if outer is not None:
             self._check()
             return work(outer)
-        return self._transact(Reader, work, write=False)
+        return self._transact(Reader, work)
 
-    def write(self, work: Callable[[Writer], T]) -> T:
+    def write(self, work: Callable[[Writer], T], *, then: Callable[[T], object] = lambda out: None) -> T:
         """Run `work` in one transaction, durable when this returns; an exception undoes it.
 
-        `work` may run again, after the map has grown: it must be repeatable.
+        `work` may run again, after the map has grown: it must be repeatable.  `then` gets what it
+        returned once that is durable; where `then` is cut short, `changed` says so.
         """
         self._check()
         if self.readonly:
@@ -137,7 +138,7 @@ class Log:
         if getattr(self._file.here, "reader", None) is not None:
             raise RuntimeError(f"{self.path}: a write inside other work on the same file would wait for itself")
         with self._file.writing:
-            return self._transact(Writer, work, write=True)
+            return self._transact(Writer, work, then)
 
     def close(self) -> None:
         """Let go of the file, after the transactions of other threads.  Twice is once."""
@@ -156,7 +157,7 @@ class Log:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _transact(self, kind: type[_R], work: Callable[[_R], T], *, write: bool) -> T:
+    def _transact(self, kind: type[_R], work: Callable[[_R], T], then: Callable[[T], object] | None = None) -> T:
         file = self._file
         reopened = False
         while True:
@@ -165,7 +166,7 @@ class Log:
                 try:
                     with file.gate:
                         self._check()
-                        return self._run(kind, work, write=write)
+                        return self._run(kind, work, then)
                 except lmdb.MapFullError:
                     file.grow(map_bytes)
                 except lmdb.MapResizedError:
@@ -178,8 +179,9 @@ class Log:
             except lmdb.Error as error:
                 raise typed(error, self.path, self.readonly) from error
 
-    def _run(self, kind: type[_R], work: Callable[[_R], T], *, write: bool) -> T:
+    def _run(self, kind: type[_R], work: Callable[[_R], T], then: Callable[[T], object] | None) -> T:
         file = self._file
+        write = then is not None
         txn = file.env.begin(write=write)
         try:
             reader = kind(file, txn)
@@ -198,6 +200,8 @@ class Log:
             else:
                 txn.abort()
             raise
+        if then is not None:
+            then(out)
         base = txnid - 1 if write else txnid
         if reader.exhausted or self._watch == file.watch(base):
             self._watch = file.watch(txnid if reader.wrote else base)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from branchmem.errors import BadAnchor, MemoryHidden
+from branchmem.errors import AmbiguousAnchor, BadAnchor, MemoryHidden
 from branchmem.events import Memory
 from branchmem.verdict import Policy, Reason, Verdict
 
@@ -55,8 +55,12 @@ class ReferenceView:
         """The memory `id`.  Raises: MemoryHidden, a KeyError, where it is hidden or unknown."""
         if self._is_shown(id):
             return self._reference._memories[id]
-        verdict = self._verdict(id)
-        raise MemoryHidden(id, f"it became visible after seq {self.seq}" if verdict.visible else str(verdict))
+        try:
+            verdict = self._verdict(id)
+            why = f"it became visible after seq {self.seq}" if verdict.visible else str(verdict)
+        except AmbiguousAnchor as error:
+            why = f"since the view was made, {error}"
+        raise MemoryHidden(id, why)
 
     get = __getitem__
 
@@ -76,6 +80,8 @@ class ReferenceView:
         The depth of a message counts the messages from the root of its tree to it.  Only
         attached sources have one; a memory without any comes first, with depth -1.
         """
+        if limit is not None and limit < 0:
+            raise ValueError("limit is a number of memories, 0 or more, or None")
         shown = [self._reference._memories[id] for id in self._shown]
         asked = [memory for memory in shown if kind in (None, memory.kind) and key in (None, memory.key)]
         found = sorted(asked, key=lambda memory: (self._reference._depth(memory.id), memory.id))[:limit]
@@ -100,7 +106,7 @@ class ReferenceView:
         """Raises: BadAnchor, where the view has problems."""
         if self.problems:
             at_fault = [id for ids in self._stand.problems.values() for id in ids]
-            raise BadAnchor(" | ".join(self.problems.names()), at_fault)
+            raise BadAnchor(", ".join(self.problems.names()), at_fault)
 
     def bitmap(self) -> bytes:
         """One bit a memory, little-endian, ceil(memories / 8) bytes."""

@@ -37,6 +37,29 @@ fn backed(id: Bound<'_, PyString>) -> Option<PyBackedStr> {
     PyBackedStr::try_from(id).ok()
 }
 
+/// A name as Python gives it. One that is no valid UTF-8 is that of nothing.
+pub struct Name(Result<PyBackedStr, String>);
+
+impl Name {
+    pub fn text(&self) -> Option<&str> {
+        self.0.as_deref().ok()
+    }
+
+    /// For people.
+    pub fn shown(&self) -> &str {
+        self.0.as_deref().unwrap_or_else(String::as_str)
+    }
+}
+
+impl<'py> FromPyObject<'_, 'py> for Name {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let name = object.cast::<PyString>()?.to_owned();
+        Ok(Self(PyBackedStr::try_from(name.clone()).map_err(|_| name.to_string_lossy().into_owned())))
+    }
+}
+
 /// The anchors of a view: one id, several without repeats, or none.
 pub fn anchors<'py>(anchor: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
     let py = anchor.py();
@@ -65,6 +88,11 @@ pub fn anchor_texts(anchor: &Bound<'_, PyAny>) -> PyResult<Vec<Option<PyBackedSt
 /// The numbers of ids; `None` where one was never mentioned.
 pub fn numbers<S: AsRef<str>>(engine: &Engine, ids: &[Option<S>]) -> Vec<Option<Number>> {
     ids.iter().map(|id| id.as_ref().and_then(|id| engine.ids().find(id.as_ref()))).collect()
+}
+
+/// The number of an id, if it was ever mentioned.
+pub fn number(engine: &Engine, id: &Name) -> Option<Number> {
+    id.text().and_then(|id| engine.ids().find(id))
 }
 
 /// The memory with this id, if it is one.

@@ -1,11 +1,11 @@
 //! `Engine`: the log's fold, as `branchmem.store` drives it.
 
-use crate::convert::{self, Names, Ordinals, UNKNOWN, UnknownEvent};
+use crate::convert::{self, Name, Names, Ordinals, UNKNOWN, UnknownEvent};
 use crate::shared::{Shared, answer};
-use crate::view::View;
+use crate::view::{View, refuse};
 use branchmem_core::reason::{Admitted, UNKNOWN_MEMORY};
 use branchmem_core::topology::Above;
-use branchmem_core::{Ambiguous, Engine as Core, Mem, Node, Number};
+use branchmem_core::{Ambiguous, BlockError, Engine as Core, Mem, Node, Number};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
@@ -21,8 +21,9 @@ pub struct Engine {
 
 impl Engine {
     /// The message with this id, for questions about the tree.
-    fn node(engine: &Core, id: &str) -> PyResult<Node> {
-        convert::message(engine, id).ok_or_else(|| UnknownEvent::new_err((id.to_owned(), "message")))
+    fn node(engine: &Core, id: &Name) -> PyResult<Node> {
+        let node = convert::number(engine, id).and_then(|number| engine.ids().message(number));
+        node.ok_or_else(|| UnknownEvent::new_err((id.shown().to_owned(), "message")))
     }
 
     /// Write a bitmap a row, each while it is in the cache; false where the log has grown past `total`.
@@ -56,17 +57,27 @@ impl Engine {
         Ok(true)
     }
 
+    /// Answer a question with a list of ids.
+    fn listed<'py>(
+        &self,
+        py: Python<'py>,
+        find: impl Fn(&Core) -> Names + Sync + Send,
+    ) -> PyResult<Bound<'py, PyList>> {
+        self.shared.check()?;
+        py.detach(|| find(&self.shared.read())).list(py)
+    }
+
     /// Answer a question about one message with a list of messages.
     fn nodes<'py>(
         &self,
         py: Python<'py>,
-        id: &str,
+        id: Name,
         find: impl Fn(&Core, Node) -> Vec<Node> + Sync + Send,
     ) -> PyResult<Bound<'py, PyList>> {
         self.shared.check()?;
         let names = py.detach(|| {
             let engine = self.shared.read();
-            let node = Self::node(&engine, id)?;
+            let node = Self::node(&engine, &id)?;
             Ok::<_, PyErr>(Names::of_nodes(&engine, find(&engine, node).into_iter()))
         });
         names?.list(py)
@@ -85,8 +96,8 @@ impl Engine {
     }
 
     #[getter]
-    fn seq(&self) -> u64 {
-        self.shared.read().seq()
+    fn seq(&self) -> PyResult<u64> {
+        Ok(self.shared.checked()?.seq())
     }
 
     fn plan<'py>(&self, py: Python<'py>, skeletons: Vec<PyBackedBytes>) -> PyResult<Bound<'py, PyTuple>> {
@@ -103,9 +114,14 @@ impl Engine {
         Ok(blocks.into_iter().map(|(seq, block)| (seq, PyBytes::new(py, &block))).collect())
     }
 
-    fn fold(&self, py: Python<'_>, first_seq: u64, block: &[u8]) -> PyResult<usize> {
+    /// Take in blocks that follow on each other. Nobody sees the engine in between.
+    fn fold(&self, py: Python<'_>, blocks: Vec<(u64, PyBackedBytes)>) -> PyResult<usize> {
         self.shared.check()?;
-        py.detach(|| self.shared.write().fold(first_seq, block)).map_err(|error| convert::block_error(&error))
+        let fold = || {
+            let mut engine = self.shared.write();
+            blocks.iter().map(|(first_seq, block)| engine.fold(*first_seq, block)).sum::<Result<usize, BlockError>>()
+        };
+        py.detach(fold).map_err(|error| convert::block_error(&error))
     }
 
     #[pyo3(signature = (owner, anchor, policy, count))]
@@ -159,13 +175,12 @@ impl Engine {
         let admit = convert::policy_bits(policy)? & !UNKNOWN_MEMORY;
         let rows = anchors.iter().map(convert::anchor_texts).collect::<PyResult<Vec<_>>>()?;
         loop {
-            let total = self.memory_count();
+            let total = self.memory_count()?;
             let array = empty.call1(((rows.len(), total.div_ceil(8)),))?;
             let mut buffer: PyBuffer<u8> = array.extract()?;
             let bytes = convert::fresh_bytes(&mut buffer);
             let filled = py.detach(|| self.fill(&rows, admit, total, bytes));
-            let filled =
-                filled.map_err(|(at, ambiguous)| crate::view::refuse(&self.shared, &anchors[at], ambiguous))?;
+            let filled = filled.map_err(|(at, ambiguous)| refuse(&self.shared, &rows[at], ambiguous))?;
             if filled {
                 return Ok(array);
             }
@@ -183,56 +198,49 @@ impl Engine {
 
     // What bears an id.
 
-    fn event_seq(&self, id: &str) -> Option<u32> {
-        let engine = self.shared.read();
-        engine.ids().find(id).and_then(|number| engine.ids().seq(number))
+    fn event_seq(&self, id: Name) -> PyResult<Option<u32>> {
+        let engine = self.shared.checked()?;
+        Ok(convert::number(&engine, &id).and_then(|number| engine.ids().seq(number)))
     }
 
     fn event_ids<'py>(&self, py: Python<'py>, start: u32, stop: u32) -> PyResult<Bound<'py, PyList>> {
-        let names = py.detach(|| {
-            let engine = self.shared.read();
-            Names::of_numbers(&engine, engine.events(start, stop).into_iter())
-        });
-        names.list(py)
+        self.listed(py, |engine| Names::of_numbers(engine, engine.events(start, stop).into_iter()))
     }
 
-    fn skeleton<'py>(&self, py: Python<'py>, id: &str) -> Option<(u32, Bound<'py, PyBytes>)> {
+    fn skeleton<'py>(&self, py: Python<'py>, id: Name) -> PyResult<Option<(u32, Bound<'py, PyBytes>)>> {
         let found = {
-            let engine = self.shared.read();
-            let number = engine.ids().find(id);
+            let engine = self.shared.checked()?;
+            let number = convert::number(&engine, &id);
             number.and_then(|number| Some((engine.ids().seq(number)?, engine.skeleton(number)?)))
         };
-        found.map(|(seq, skeleton)| (seq, PyBytes::new(py, &skeleton)))
+        Ok(found.map(|(seq, skeleton)| (seq, PyBytes::new(py, &skeleton))))
     }
 
-    fn memory_count(&self) -> usize {
-        self.shared.read().memories().len()
+    fn memory_count(&self) -> PyResult<usize> {
+        Ok(self.shared.checked()?.memories().len())
     }
 
-    fn message_count(&self) -> usize {
-        self.shared.read().forest().len()
+    fn message_count(&self) -> PyResult<usize> {
+        Ok(self.shared.checked()?.forest().len())
     }
 
     fn memory_ids<'py>(&self, py: Python<'py>, start: usize, stop: usize) -> PyResult<Bound<'py, PyList>> {
-        let names = py.detach(|| {
-            let engine = self.shared.read();
+        self.listed(py, |engine| {
             let stop = stop.min(engine.memories().len());
-            Names::of_numbers(&engine, (start..stop).map(|at| engine.memories().number(Mem(at as u32))))
-        });
-        names.list(py)
+            Names::of_numbers(engine, (start..stop).map(|at| engine.memories().number(Mem(at as u32))))
+        })
     }
 
     fn message_ids<'py>(&self, py: Python<'py>, start: usize, stop: usize) -> PyResult<Bound<'py, PyList>> {
-        let names = py.detach(|| {
-            let engine = self.shared.read();
-            Names::of_nodes(&engine, (start..stop.min(engine.forest().len())).map(|at| Node(at as u32)))
-        });
-        names.list(py)
+        self.listed(py, |engine| {
+            Names::of_nodes(engine, (start..stop.min(engine.forest().len())).map(|at| Node(at as u32)))
+        })
     }
 
     /// Ordinals of memories; `UNKNOWN` where an id is none.
     fn memory_ordinals<'py>(&self, py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let ids = convert::strings(ids)?;
+        self.shared.check()?;
         let found: Vec<u32> = py.detach(|| {
             let engine = self.shared.read();
             let find = |id: &Option<PyBackedStr>| id.as_ref().and_then(|id| convert::memory(&engine, id));
@@ -244,6 +252,7 @@ impl Engine {
     /// Ordinals of messages; `UNKNOWN` where an id is none.
     fn message_ordinals<'py>(&self, py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let ids = convert::strings(ids)?;
+        self.shared.check()?;
         let found: Vec<u32> = py.detach(|| {
             let engine = self.shared.read();
             let find = |id: &Option<PyBackedStr>| id.as_ref().and_then(|id| convert::message(&engine, id));
@@ -254,24 +263,22 @@ impl Engine {
 
     /// The ids of all events, sorted by their bytes.
     fn sorted_ids<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let names = py.detach(|| {
-            let engine = self.shared.read();
+        self.listed(py, |engine| {
             let ids = engine.ids();
             let mut numbers: Vec<_> =
                 (0..ids.len() as u32).map(Number).filter(|&number| ids.seq(number).is_some()).collect();
             numbers.sort_unstable_by(|&a, &b| ids.name(a).cmp(ids.name(b)));
-            Names::of_numbers(&engine, numbers.into_iter())
-        });
-        names.list(py)
+            Names::of_numbers(engine, numbers.into_iter())
+        })
     }
 
     // The tree.
 
-    fn parent<'py>(&self, py: Python<'py>, id: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+    fn parent<'py>(&self, py: Python<'py>, id: Name) -> PyResult<Option<Bound<'py, PyAny>>> {
         static LEGACY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let above = {
-            let engine = self.shared.read();
-            match engine.forest().above(Self::node(&engine, id)?) {
+            let engine = self.shared.checked()?;
+            match engine.forest().above(Self::node(&engine, &id)?) {
                 Above::Root => return Ok(None),
                 Above::Legacy => None,
                 Above::Message(parent) => Some(engine.ids().name(engine.forest().number(parent)).to_owned()),
@@ -284,7 +291,7 @@ impl Engine {
         }
     }
 
-    fn children<'py>(&self, py: Python<'py>, id: &str) -> PyResult<Bound<'py, PyList>> {
+    fn children<'py>(&self, py: Python<'py>, id: Name) -> PyResult<Bound<'py, PyList>> {
         self.nodes(py, id, |engine, node| {
             let mut children: Vec<_> = engine.forest().children(node).collect();
             children.sort_unstable();
@@ -292,24 +299,20 @@ impl Engine {
         })
     }
 
-    fn siblings<'py>(&self, py: Python<'py>, id: &str) -> PyResult<Bound<'py, PyList>> {
+    fn siblings<'py>(&self, py: Python<'py>, id: Name) -> PyResult<Bound<'py, PyList>> {
         self.nodes(py, id, Core::siblings)
     }
 
     fn roots<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let names = py.detach(|| {
-            let engine = self.shared.read();
-            Names::of_nodes(&engine, engine.forest().tops().iter().copied())
-        });
-        names.list(py)
+        self.listed(py, |engine| Names::of_nodes(engine, engine.forest().tops().iter().copied()))
     }
 
     /// The path from the top; where it is broken, the id that is missing, or the id at which it comes round.
-    fn path<'py>(&self, py: Python<'py>, id: &str) -> PyResult<(Bound<'py, PyList>, Option<String>)> {
+    fn path<'py>(&self, py: Python<'py>, id: Name) -> PyResult<(Bound<'py, PyList>, Option<String>)> {
         self.shared.check()?;
         let (names, broken) = py.detach(|| {
             let engine = self.shared.read();
-            let (path, broken) = engine.path(Self::node(&engine, id)?);
+            let (path, broken) = engine.path(Self::node(&engine, &id)?);
             let broken = broken.map(|number| engine.ids().name(number).to_owned());
             Ok::<_, PyErr>((Names::of_nodes(&engine, path.into_iter()), broken))
         })?;
@@ -317,38 +320,37 @@ impl Engine {
     }
 
     #[pyo3(signature = (root = None))]
-    fn leaves<'py>(&self, py: Python<'py>, root: Option<&str>) -> PyResult<Bound<'py, PyList>> {
+    fn leaves<'py>(&self, py: Python<'py>, root: Option<Name>) -> PyResult<Bound<'py, PyList>> {
         if let Some(root) = root {
             return self.nodes(py, root, |engine, node| engine.leaves(&[node]));
         }
-        let names = py.detach(|| {
-            let engine = self.shared.read();
-            Names::of_nodes(&engine, engine.leaves(engine.forest().tops()).into_iter())
-        });
-        names.list(py)
+        self.listed(py, |engine| Names::of_nodes(engine, engine.leaves(engine.forest().tops()).into_iter()))
     }
 
-    fn is_ancestor(&self, a: &str, b: &str) -> PyResult<bool> {
-        let engine = self.shared.read();
-        Ok(engine.is_ancestor(Self::node(&engine, a)?, Self::node(&engine, b)?))
+    fn is_ancestor(&self, a: Name, b: Name) -> PyResult<bool> {
+        let engine = self.shared.checked()?;
+        Ok(engine.is_ancestor(Self::node(&engine, &a)?, Self::node(&engine, &b)?))
     }
 
-    fn common_ancestor(&self, a: &str, b: &str) -> PyResult<Option<String>> {
-        let engine = self.shared.read();
-        let common = engine.common_ancestor(Self::node(&engine, a)?, Self::node(&engine, b)?);
+    fn common_ancestor(&self, a: Name, b: Name) -> PyResult<Option<String>> {
+        let engine = self.shared.checked()?;
+        let common = engine.common_ancestor(Self::node(&engine, &a)?, Self::node(&engine, &b)?);
         Ok(common.map(|node| engine.ids().name(engine.forest().number(node)).to_owned()))
     }
 
-    fn is_message(&self, id: &str) -> bool {
-        convert::message(&self.shared.read(), id).is_some()
+    fn is_message(&self, id: Name) -> PyResult<bool> {
+        let engine = self.shared.checked()?;
+        Ok(convert::number(&engine, &id).is_some_and(|number| engine.ids().message(number).is_some()))
     }
 
-    fn is_memory(&self, id: &str) -> bool {
-        convert::memory(&self.shared.read(), id).is_some()
+    fn is_memory(&self, id: Name) -> PyResult<bool> {
+        let engine = self.shared.checked()?;
+        Ok(convert::number(&engine, &id).is_some_and(|number| engine.ids().memory(number).is_some()))
     }
 
     /// The memories that no anchor can show in strict, with their reasons.
     fn unshowable(&self, py: Python<'_>) -> PyResult<Vec<(Py<PyAny>, u16)>> {
+        self.shared.check()?;
         let (names, reasons) = py.detach(|| {
             let engine = self.shared.read_current();
             let found = engine.unshowable();
@@ -358,8 +360,8 @@ impl Engine {
         Ok(names.list(py)?.iter().map(Bound::unbind).zip(reasons).collect())
     }
 
-    fn is_attached(&self, id: &str) -> PyResult<bool> {
-        let engine = self.shared.read();
-        Ok(engine.forest().is_attached(Self::node(&engine, id)?))
+    fn is_attached(&self, id: Name) -> PyResult<bool> {
+        let engine = self.shared.checked()?;
+        Ok(engine.forest().is_attached(Self::node(&engine, &id)?))
     }
 }

@@ -33,6 +33,12 @@ impl Shared {
         self.engine.read().expect("the engine was left half-way through a fold")
     }
 
+    /// The same, refused in the child of a fork.
+    pub fn checked(&self) -> PyResult<RwLockReadGuard<'_, Engine>> {
+        self.check()?;
+        Ok(self.read())
+    }
+
     /// For folding. Call it detached from Python: a reader that waits may hold the interpreter.
     pub fn write(&self) -> RwLockWriteGuard<'_, Engine> {
         self.engine.write().expect("the engine was left half-way through a fold")

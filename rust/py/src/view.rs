@@ -1,9 +1,10 @@
 //! `View`: one answer, as of the moment it was made.
 
-use crate::convert::{self, BadAnchor, Names};
+use crate::convert::{self, AmbiguousAnchor, BadAnchor, Name, Names};
 use crate::shared::{Shared, answer};
 use branchmem_core::reason::{Admitted, UNKNOWN_MEMORY};
 use branchmem_core::{Ambiguous, Answer, Engine, Mem, Stand, Visible};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
 use pyo3::sync::PyOnceLock;
@@ -49,9 +50,10 @@ impl View {
             made
         } else {
             let ids = convert::anchor_texts(&anchors)?;
-            py.detach(|| Self::made(&shared.read_prepared(), &ids, admit))
+            let made = py.detach(|| Self::made(&shared.read_prepared(), &ids, admit));
+            made.map_err(|ambiguous| refuse(shared, &ids, ambiguous))?
         };
-        let Made { stand, seq, total, answer } = made.map_err(|ambiguous| refuse(shared, &anchors, ambiguous))?;
+        let Made { stand, seq, total, answer } = made;
         if stand.problems() != 0 {
             let reason = convert::reason(py, stand.problems())?;
             owner.call_method1(pyo3::intern!(py, "_warn"), (reason, convert::anchors(&anchors)?))?;
@@ -72,17 +74,13 @@ impl View {
     }
 
     /// The short way: one anchor in strict, walked with the interpreter in hand.
-    fn walked(shared: &Shared, id: &Bound<'_, PyString>) -> Option<Result<Made, Ambiguous>> {
+    fn walked(shared: &Shared, id: &Bound<'_, PyString>) -> Option<Made> {
         let id = convert::text(id);
         let engine = shared.read();
         let number = id.and_then(|id| engine.ids().find(id));
-        engine.stand(&[number]).map_or_else(
-            |ambiguous| Some(Err(ambiguous)),
-            |stand| {
-                let answer = engine.walk(&stand)?;
-                Some(Ok(Made::new(&engine, stand, answer)))
-            },
-        )
+        let stand = engine.stand(&[number]).ok()?;
+        let answer = engine.walk(&stand)?;
+        Some(Made::new(&engine, stand, answer))
     }
 
     fn made(engine: &Engine, ids: &[Option<PyBackedStr>], admit: u16) -> Result<Made, Ambiguous> {
@@ -169,12 +167,12 @@ impl View {
     }
 
     /// The visible memories of a kind and about a key in path order, by depth and id.
-    fn ordered(&self, kind: Option<&str>, key: Option<&str>, limit: usize) -> (Vec<Mem>, Names) {
+    fn ordered(&self, kind: Option<&Name>, key: Option<&Name>, limit: usize) -> Names {
         let engine = self.shared.read_current();
         let memories = engine.memories();
         let fits = |mem: &Mem| {
-            kind.is_none_or(|kind| memories.label(*mem).unwrap_or("fact") == kind)
-                && key.is_none_or(|key| memories.key(*mem) == Some(key))
+            kind.is_none_or(|kind| Some(memories.label(*mem).unwrap_or("fact")) == kind.text())
+                && key.is_none_or(|key| key.text().is_some() && memories.key(*mem) == key.text())
         };
         let name = |mem: Mem| engine.ids().name(memories.number(mem));
         let mut found: Vec<_> =
@@ -184,8 +182,7 @@ impl View {
         let mut admitted = Admitted::default();
         found.iter().for_each(|&(_, mem)| self.admit(&engine, mem, &mut admitted));
         self.count_some(&admitted, self.total - self.answer.visible.len());
-        let names = Names::of_numbers(&engine, found.iter().map(|&(_, mem)| memories.number(mem)));
-        (found.into_iter().map(|(_, mem)| mem).collect(), names)
+        Names::of_numbers(&engine, found.iter().map(|&(_, mem)| memories.number(mem)))
     }
 }
 
@@ -205,13 +202,14 @@ impl Made {
     }
 }
 
-pub fn refuse(shared: &Shared, anchors: &Bound<'_, PyAny>, ambiguous: Ambiguous) -> PyErr {
+/// The error for two anchors in one tree. Both are messages of the log, so their ids are text.
+pub fn refuse(shared: &Shared, anchors: &[Option<PyBackedStr>], ambiguous: Ambiguous) -> PyErr {
     let top = {
         let engine = shared.read();
         engine.ids().name(engine.forest().number(ambiguous.top)).to_owned()
     };
-    let id = |at: usize| convert::anchors(anchors).and_then(|anchors| anchors.get_item(at)).map(Bound::unbind).ok();
-    convert::AmbiguousAnchor::new_err((id(ambiguous.first), id(ambiguous.second), top))
+    let id = |at: usize| anchors[at].as_deref().unwrap_or_default().to_owned();
+    AmbiguousAnchor::new_err((id(ambiguous.first), id(ambiguous.second), top))
 }
 
 #[pymethods]
@@ -252,12 +250,14 @@ impl View {
     fn memories<'py>(
         &self,
         py: Python<'py>,
-        kind: Option<&str>,
-        key: Option<&str>,
-        limit: Option<usize>,
+        kind: Option<Name>,
+        key: Option<Name>,
+        limit: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.shared.check()?;
-        let (_, names) = py.detach(|| self.ordered(kind, key, limit.unwrap_or(usize::MAX)));
+        let refuse = |_| PyValueError::new_err("limit is a number of memories, 0 or more, or None");
+        let limit = limit.map_or(Ok(usize::MAX), |limit| limit.extract()).map_err(refuse)?;
+        let names = py.detach(|| self.ordered(kind.as_ref(), key.as_ref(), limit));
         self.owner.bind(py).call_method1(pyo3::intern!(py, "_memories"), (names.list(py)?,))
     }
 
@@ -297,7 +297,7 @@ impl View {
             let stand = engine.stand(&convert::numbers(&engine, &ids))?;
             Ok(engine.all_reasons(&stand))
         });
-        let reasons = reasons.map_err(|ambiguous| refuse(&self.shared, anchors, ambiguous))?;
+        let reasons = reasons.map_err(|ambiguous| refuse(&self.shared, &ids, ambiguous))?;
         let bytes: Vec<u8> = reasons.iter().flat_map(|reasons| reasons.to_ne_bytes()).collect();
         convert::array(PyByteArray::new(py, &bytes), "uint16")
     }
@@ -391,7 +391,7 @@ impl View {
         let anchors = self.anchors.bind(py);
         let (anchor_ids, text) = (convert::anchor_texts(anchors)?, convert::text(id).map(str::to_owned));
         let told = py.detach(|| self.told(&anchor_ids, text.as_deref()));
-        let told = told.map_err(|ambiguous| refuse(&self.shared, anchors, ambiguous))?;
+        let told = told.map_err(|ambiguous| refuse(&self.shared, &anchor_ids, ambiguous))?;
         if count {
             self.shared.counters.verdict(told.reasons, self.admit);
         }
