@@ -169,11 +169,11 @@ class Tree:
         return self._engine.leaves(id)[-1]
 
     def is_ancestor(self, a: str, b: str) -> bool:
-        """Whether `a` is `b` or stands above it.  O(log chains on the path)."""
+        """Whether `a` is `b` or stands above it.  O(log chains on the path), O(depth) where not attached."""
         return self._engine.is_ancestor(a, b)
 
     def common_ancestor(self, a: str, b: str) -> str | None:
-        """The deepest message at or above both; None in two trees."""
+        """The deepest message at or above both; None in two trees.  Cost as `is_ancestor`."""
         return self._engine.common_ancestor(a, b)
 
     @property

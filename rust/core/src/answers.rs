@@ -10,7 +10,7 @@ use crate::explain::{self, Explanation};
 use crate::ids::{Mem, Node, Number};
 use crate::provenance::{MAX_TREES, Shape};
 use crate::reason::{Admitted, LEGACY_SOURCE, OTHER_TREE, PLACED, Reasons, SIBLING, UNKNOWN_MEMORY};
-use crate::spans::{Span, covers_each};
+use crate::spans::covers_each;
 use crate::stand::{Ambiguous, Stand};
 use crate::view::{Answer, Visible};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -45,7 +45,7 @@ impl Engine {
     /// Whether freezing the tour would cost less than `slow` verdicts have cost for want of it.
     #[must_use]
     pub fn tour_pays(&self, slow: usize) -> bool {
-        self.tour().is_stale() && slow > self.forest().len() / 4
+        !self.is_toured() && slow > self.forest().len() / 4
     }
 
     /// All reasons of every memory, by ordinal. O(memories + references of forks). Needs [`Self::is_current`].
@@ -174,9 +174,11 @@ impl Engine {
         let pairs = mems.iter().zip(nodes).map(|(mem, node)| (mem.load(Relaxed), node.load(Relaxed)));
         if policy == 0 {
             covers_each(self.index.rows(), mems, self.tour().positions(), nodes, visible);
-            if !self.index.is_toured() {
+            if self.index.later() > 0 {
                 for ((mem, node), visible) in pairs.zip(visible) {
-                    *visible |= u8::from(self.shows_later(mem, node));
+                    if self.index.is_later(mem) {
+                        *visible |= u8::from(self.shows_later(Mem(mem), node));
+                    }
                 }
             }
             return admitted;
@@ -199,10 +201,9 @@ impl Engine {
     }
 
     /// The same by chain labels, for a memory whose home is not in the tour.
-    fn shows_later(&self, mem: u32, node: u32) -> bool {
-        let (mem, node) = (Mem(mem), Node(node));
-        if mem.at() >= self.memories().len() || node.at() >= self.forest().len() || self.index.span(mem) != Span::LATER
-        {
+    fn shows_later(&self, mem: Mem, node: u32) -> bool {
+        let node = Node(node);
+        if node.at() >= self.forest().len() {
             return false;
         }
         let shape = self.memories().shape(mem);

@@ -19,15 +19,18 @@ struct Numbering<'a, 'b> {
 
 impl<'a> Numbering<'a, '_> {
     /// The number of an id, and whether it was mentioned before.
-    fn number(&mut self, name: &'a str) -> (Number, bool) {
+    fn number(&mut self, name: &'a str) -> Result<(Number, bool)> {
         let known = self.ids.find(name).or_else(|| self.new.get(name).map(|&number| Number(number)));
         if let Some(number) = known {
-            return (number, true);
+            return Ok((number, true));
+        }
+        if self.ids.is_full_with(self.names.len()) {
+            return Err(Damaged("the log has too many ids"));
         }
         let next = (self.ids.len() + self.names.len()) as u32;
         self.new.insert(name, next);
         self.names.push(name);
-        (Number(next), false)
+        Ok((Number(next), false))
     }
 
     fn name(&self, number: Number) -> &str {
@@ -98,7 +101,7 @@ impl<'a> Resolve<'a> for Copying<'a, '_, '_> {
             };
         self.out.extend_from_slice(&self.from[..head]);
         self.from = &self.from[offset + name.len()..];
-        match self.numbering.number(name) {
+        match self.numbering.number(name)? {
             (number, true) => {
                 write_uint(self.out, number.0);
                 Ok(number)

@@ -44,11 +44,13 @@ impl Engine {
     /// Without events. The seed keeps hostile ids from colliding; no answer depends on it.
     #[must_use]
     pub fn new(seed: u64) -> Self {
+        let ids = Ids::new(seed);
+        let memories = Memories::new(ids.hasher());
         Self {
-            ids: Ids::new(seed),
+            ids,
             forest: Forest::default(),
             tour: Tour::default(),
-            memories: Memories::default(),
+            memories,
             index: Index::default(),
             seq: 0,
             attached: Vec::new(),
@@ -146,6 +148,11 @@ impl Engine {
     /// # Errors
     /// [`BlockError`] where one is not canonical.
     pub fn encode(&self, skeletons: &[&[u8]]) -> Result<Vec<(u64, Vec<u8>)>, BlockError> {
+        // A reference takes more than one byte.
+        let bytes: usize = skeletons.iter().map(|skeleton| skeleton.len()).sum();
+        if self.memories.references() + bytes > u32::MAX as usize {
+            return Err(BlockError::Damaged("the log has too many references"));
+        }
         encode::encode_blocks(self.seq, skeletons, &self.ids)
     }
 
@@ -226,7 +233,7 @@ impl Engine {
     /// Whether broad questions have what they gain from.
     #[must_use]
     pub fn is_prepared(&self) -> bool {
-        self.memories.is_current() && !self.tour.is_stale()
+        self.is_current() && self.is_toured()
     }
 
     /// Whether flags of what is not settled are up to date: reasons need them, strict sets do not.
@@ -235,10 +242,22 @@ impl Engine {
         self.memories.is_current()
     }
 
-    /// Freeze the tour where the forest has grown by a quarter, and update what is not settled.
+    /// Whether the tour is fresh: less than a quarter of the messages attached, and of the homes of
+    /// memories, are not in it.
+    #[must_use]
+    pub fn is_toured(&self) -> bool {
+        !self.tour.is_stale() && self.index.later() <= self.memories.len().max(self.forest.len()) / 4
+    }
+
+    /// Update what is not settled, and freeze the tour where it is not fresh.
     pub fn prepare(&mut self) {
         self.update();
-        if self.tour.is_stale() {
+        self.freeze();
+    }
+
+    /// Freeze the tour where it is not fresh. O(messages + memories).
+    pub fn freeze(&mut self) {
+        if !self.is_toured() {
             self.tour.rebuild(&self.forest);
             self.index.rebuilt(&self.tour, &self.memories);
         }

@@ -73,6 +73,8 @@ struct Slot {
 const ALIGNMENT: usize = 4;
 /// So that ordinals and places fit their bits.
 const MAX_IDS: usize = 1 << 30;
+/// The most bytes that an id has.
+const LONGEST: usize = 256;
 const MAX_BYTES: usize = (u32::MAX as usize - 1) * ALIGNMENT - 512;
 
 /// All ids mentioned, with what bears each.
@@ -129,15 +131,10 @@ impl Ids {
         self.table.find(hash, is_it).map(|slot| Number(slot.number))
     }
 
-    /// Whether no further id can be numbered.
+    /// Whether no further id can be numbered after `more` of them, of any length.
     #[must_use]
-    pub fn is_full(&self) -> bool {
-        self.len() >= MAX_IDS || self.bytes.len() > MAX_BYTES
-    }
-
-    /// The number of an id, given now if it has none. O(length).
-    pub fn intern(&mut self, id: &str) -> Number {
-        self.find(id).unwrap_or_else(|| self.add(id))
+    pub fn is_full_with(&self, more: usize) -> bool {
+        self.len() + more >= MAX_IDS || self.bytes.len() + more * LONGEST > MAX_BYTES
     }
 
     /// Give the next number to an id that has none.
@@ -225,6 +222,12 @@ fn slice<'a>(bytes: &'a [u8], entry: &Entry) -> &'a [u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Ids {
+        fn intern(&mut self, id: &str) -> Number {
+            self.find(id).unwrap_or_else(|| self.add(id))
+        }
+    }
 
     #[test]
     fn numbers_follow_first_mention_and_can_be_taken_back() {

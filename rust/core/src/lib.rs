@@ -14,7 +14,7 @@
 //! | [`topology`] | where does a message hang, and which are attached? |
 //! | [`reason`] | the reasons as bits, and counting them |
 //! | [`spans`] | does a span cover a position, one or many at once? |
-//! | [`tour`] | the same in one comparison, for what was there at the last rebuild |
+//! | [`tour`] | is one message an ancestor of another, in one comparison, for what was there at the last rebuild? |
 //! | [`circles`] | which memories derive from themselves? |
 //! | [`provenance`] | what does a memory rest on, reduced to what can fail? |
 //! | [`facts`] | what may a question read? |

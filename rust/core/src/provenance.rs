@@ -16,6 +16,7 @@ use crate::reason::{
 };
 use crate::topology::Forest;
 use crate::{Map, Set};
+use foldhash::fast::FixedState;
 
 /// The most trees that a reduction holds the deepest source of: what is wide needs more anchors.
 pub const MAX_TREES: usize = 8;
@@ -88,6 +89,12 @@ pub struct Memories {
 }
 
 impl Memories {
+    /// No memories. The hasher is for kinds and keys, which come from texts.
+    #[must_use]
+    pub fn new(hasher: FixedState) -> Self {
+        Self { word_numbers: Map::with_hasher(hasher), ..Self::default() }
+    }
+
     /// How many memories there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -98,6 +105,12 @@ impl Memories {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.numbers.is_empty()
+    }
+
+    /// How many references they hold in all.
+    #[must_use]
+    pub fn references(&self) -> usize {
+        self.refs.len()
     }
 
     /// The number of a memory's id.
@@ -242,12 +255,10 @@ impl Memories {
             return;
         }
         self.set_irregular(mem, true);
-        if self.upstreams(mem).is_empty() {
-            self.touched.push(mem);
-        } else {
+        if !self.upstreams(mem).is_empty() {
             self.open_derived.insert(mem.0);
         }
-        self.derived_touched |= !self.open_derived.is_empty();
+        self.touch(mem);
     }
 
     /// A message is now attached: what waited for it alone is settled. O(1) each.
@@ -272,11 +283,14 @@ impl Memories {
         }
     }
 
+    /// Note that the flags of a memory that is not settled, and of what derives from it, are out of date.
     fn touch(&mut self, mem: Mem) {
         if self.upstreams(mem).is_empty() {
             self.touched.push(mem);
+            self.derived_touched |= self.waiting_for_upstream.contains_key(&self.numbers[mem.at()].0);
+        } else {
+            self.derived_touched = true;
         }
-        self.derived_touched |= !self.open_derived.is_empty();
     }
 
     fn settle(&mut self, first: Mem, ids: &Ids, forest: &Forest, settled: &mut Vec<Mem>) {
@@ -296,9 +310,10 @@ impl Memories {
                 self.open[down.at()] -= 1;
                 if self.open[down.at()] == 0 {
                     next.push(down);
+                } else {
+                    self.derived_touched = true;
                 }
             }
-            self.derived_touched |= !self.open_derived.is_empty();
         }
     }
 

@@ -69,7 +69,7 @@ impl Forest {
         self.numbers.is_empty()
     }
 
-    /// How many chains there are; chains are numbered in the order in which they begin.
+    /// The chains, numbered in the order in which they begin.
     #[must_use]
     pub fn chains(&self) -> &Chains {
         &self.chains

@@ -4,8 +4,8 @@
 //! covers exactly what hangs at or below it. A later message has no span but
 //! points to its nearest ancestor in the tour, which is all that is needed to
 //! check a message of the tour against it. Rebuilding is linear and happens
-//! when the forest has grown by a quarter and a question is broad enough to
-//! gain from it.
+//! when a quarter more was attached and a question is broad enough to gain from
+//! it.
 
 use crate::ids::Node;
 use crate::reason::{FUTURE, OTHER_TREE, Reasons, SIBLING};
@@ -17,13 +17,15 @@ pub struct Tour {
     /// One for each message, and a last one that stands nowhere.
     spans: Spans,
     toured: usize,
+    /// Attached since.
+    later: usize,
 }
 
 impl Default for Tour {
     fn default() -> Self {
         let mut spans = Spans::default();
         spans.grow(1);
-        Self { spans, toured: 0 }
+        Self { spans, toured: 0, later: 0 }
     }
 }
 
@@ -33,6 +35,7 @@ impl Tour {
         self.spans.grow(forest.len() + 1);
         let start = forest.parent(node).map_or(NOWHERE, |parent| self.span(parent).start);
         self.spans.set(node.at(), Span { start, size: 0 });
+        self.later += 1;
     }
 
     /// Keep room for a message that is not attached.
@@ -40,10 +43,10 @@ impl Tour {
         self.spans.grow(forest.len() + 1);
     }
 
-    /// Whether the forest has grown by a quarter since the last rebuild.
+    /// Whether a quarter more was attached since the last rebuild.
     #[must_use]
     pub fn is_stale(&self) -> bool {
-        self.spans.len() > self.toured + self.toured / 4 + 1
+        self.later > self.toured / 4
     }
 
     /// Give every attached message its span. O(messages).
@@ -66,7 +69,8 @@ impl Tour {
                 }
             }
         }
-        self.toured = forest.len();
+        self.toured = position as usize;
+        self.later = 0;
     }
 
     /// What is wrong with a source in the tour, by its span, at an anchor in the tree below `top`.

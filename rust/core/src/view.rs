@@ -143,7 +143,15 @@ impl Hung {
             last.push(depth, mem);
             return;
         }
-        let mut run = Run { depths: vec![depth], memories: vec![mem] };
+        // The last run may have grown at its end since it was begun.
+        if let Some(grown) = self.more.pop() {
+            self.put(grown);
+        }
+        self.put(Run { depths: vec![depth], memories: vec![mem] });
+    }
+
+    /// Add a run, merged with those that are not at least twice as long.
+    fn put(&mut self, mut run: Run) {
         while let Some(longer) = self.more.pop_if(|longer| longer.depths.len() < 2 * run.depths.len()) {
             run = longer.merged(&run);
         }
@@ -163,6 +171,8 @@ pub struct Index {
     rows: Vec<Span>,
     /// Memories whose home is not in the tour.
     later: Vec<(Node, Mem)>,
+    /// The same as bits.
+    is_later: Vec<u64>,
     on_chain: Vec<Hung>,
     on_leaf: Map<u32, Vec<u32>>,
     several: Vec<Mem>,
@@ -174,6 +184,7 @@ impl Default for Index {
             spans: Spans::default(),
             rows: vec![Span::NEVER],
             later: Vec::new(),
+            is_later: Vec::new(),
             on_chain: Vec::new(),
             on_leaf: Map::default(),
             several: Vec::new(),
@@ -186,6 +197,7 @@ impl Index {
     pub fn push(&mut self) {
         self.spans.grow(self.rows.len());
         self.rows.push(Span::NEVER);
+        self.is_later.resize(self.spans.len().div_ceil(64), 0);
     }
 
     /// Hang a memory that is settled. O(1) in order, O(log memories) amortised out of order.
@@ -219,6 +231,7 @@ impl Index {
         self.rows[mem.at()] = toured;
         if span.size == 0 {
             self.later.push((home, mem));
+            self.is_later[mem.at() / 64] |= 1 << (mem.0 % 64);
         }
     }
 
@@ -243,6 +256,7 @@ impl Index {
     /// Take the spans anew after the tour was rebuilt. O(memories).
     pub fn rebuilt(&mut self, tour: &Tour, memories: &Memories) {
         self.later.clear();
+        self.is_later.fill(0);
         for at in 0..self.spans.len() {
             let mem = Mem(at as u32);
             match memories.shape(mem) {
@@ -260,10 +274,16 @@ impl Index {
         &self.rows
     }
 
-    /// Whether the tour alone decides about every memory that one anchor can show.
+    /// How many memories have a home that is not in the tour.
     #[must_use]
-    pub fn is_toured(&self) -> bool {
-        self.later.is_empty()
+    pub fn later(&self) -> usize {
+        self.later.len()
+    }
+
+    /// Whether the home of a memory, by any ordinal, is not in the tour.
+    #[must_use]
+    pub fn is_later(&self, mem: u32) -> bool {
+        self.is_later.get(mem as usize / 64).is_some_and(|word| word & 1 << (mem % 64) != 0)
     }
 
     /// The span of a memory's home.
@@ -336,5 +356,36 @@ impl Index {
             }
         }
         Visible::Dense(words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However many come together, and in whatever order of depths, runs stay few and nothing is lost.
+    #[test]
+    fn runs_stay_few_in_every_order() {
+        for together in 1..5 {
+            for order in [0_u32, 1, 2] {
+                let mut hung = Hung::default();
+                let count = 3000_u32;
+                for at in 0..count {
+                    let depth = match order {
+                        0 => at,
+                        1 => count - at,
+                        _ => at.wrapping_mul(2_654_435_761) % count,
+                    };
+                    (0..together).for_each(|mem| hung.push(depth, at * together + mem));
+                }
+                let total = count * together;
+                assert!(hung.more.len() <= total.ilog2() as usize + 2, "{together} {order}: {}", hung.more.len());
+                let mut all: Vec<_> =
+                    std::iter::once(&hung.first).chain(&hung.more).flat_map(|run| run.memories.clone()).collect();
+                all.sort_unstable();
+                assert_eq!(all, (0..total).collect::<Vec<_>>());
+                assert!(std::iter::once(&hung.first).chain(&hung.more).all(|run| run.depths.is_sorted()));
+            }
+        }
     }
 }

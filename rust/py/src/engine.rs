@@ -34,7 +34,7 @@ impl Engine {
         total: usize,
         bytes: &mut [u8],
     ) -> Result<bool, (usize, Ambiguous)> {
-        let engine = self.shared.read_prepared();
+        let engine = self.shared.read_for(admit);
         if engine.memories().len() != total {
             return Ok(false);
         }
@@ -154,7 +154,7 @@ impl Engine {
         let mut buffer: PyBuffer<u8> = array.extract()?;
         let visible = convert::fresh_bytes(&mut buffer);
         py.detach(|| {
-            let engine = self.shared.read_prepared();
+            let engine = self.shared.read_for(admit);
             let admitted = engine.pairs(memories, anchors, admit, visible);
             // Bytes of 1 add up without overflow in 255 of them, which vectorises.
             let shown: usize = visible.chunks(255).map(|part| usize::from(part.iter().sum::<u8>())).sum();

@@ -75,6 +75,22 @@ impl Shared {
         }
     }
 
+    /// The lock for a broad question under a policy: with the tour fresh, and with flags up to date
+    /// where any are let through. Call it detached from Python.
+    pub fn read_for(&self, admit: u16) -> RwLockReadGuard<'_, Engine> {
+        if admit != 0 {
+            return self.read_prepared();
+        }
+        loop {
+            let engine = self.read();
+            if engine.is_toured() {
+                return engine;
+            }
+            drop(engine);
+            self.write().freeze();
+        }
+    }
+
     /// The lock for reading, with the tour fresh and flags up to date. Call it detached from Python.
     pub fn read_prepared(&self) -> RwLockReadGuard<'_, Engine> {
         loop {

@@ -50,7 +50,7 @@ impl View {
             made
         } else {
             let ids = convert::anchor_texts(&anchors)?;
-            let made = py.detach(|| Self::made(&shared.read_prepared(), &ids, admit));
+            let made = py.detach(|| Self::made(&shared.read_for(admit), &ids, admit));
             made.map_err(|ambiguous| refuse(shared, &ids, ambiguous))?
         };
         let Made { stand, seq, total, answer } = made;
