@@ -51,3 +51,12 @@ def shown(view: Any) -> set[str]:
 def listed(admitted: dict[Reason, int] | None = None, unlisted: int = 0) -> dict[str, Any]:
     """The counters where nothing has been hidden by name."""
     return {"hidden": {}, "admitted": admitted or {}, "unlisted": unlisted}
+
+
+# The user edits where they are moving to.
+MOVING = [
+    Message("chat", parent=None, role="thread"),
+    Message("u1", parent="chat", role="user", text="I'm moving to Chengdu"),
+    Memory("home", "The user is moving to Chengdu", sources=["u1"]),
+    Message("u1-edit", parent="chat", role="user", text="I'm moving to Hangzhou"),
+]

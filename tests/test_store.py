@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import os
 import threading
@@ -12,14 +11,8 @@ from typing import Any
 import branchmem as bm
 import pytest
 from branchmem.events import Erasure, Restoration, Retraction
+from chats import MOVING as CHAT
 from logs import in_child
-
-CHAT = [
-    bm.Message("chat", parent=None, role="thread"),
-    bm.Message("u1", parent="chat", role="user", text="I'm moving to Chengdu"),
-    bm.Memory("home", "The user is moving to Chengdu", sources=["u1"]),
-    bm.Message("u1-edit", parent="chat", role="user", text="I'm moving to Hangzhou"),
-]
 
 
 def test_a_store_opens_with_the_same_answers_and_the_same_digest(path: Path) -> None:
@@ -193,15 +186,6 @@ def test_a_view_keeps_its_set_after_later_appends_and_after_close() -> None:
     store.close()
 
 
-def test_a_hidden_memory_is_a_key_error_that_says_why() -> None:
-    with bm.open_temporary() as store:
-        store.append(CHAT)
-        with pytest.raises(KeyError, match="parts from the path at chat"):
-            store.at("u1-edit")["home"]
-        with pytest.raises(bm.MemoryHidden, match="no memory nothing"):
-            store.at("u1").get("nothing")
-
-
 def test_a_fork_refuses_to_work_in_the_child(path: Path) -> None:
     with bm.open(path) as store:
         store.append(CHAT)
@@ -272,57 +256,6 @@ def test_a_store_that_is_not_there_is_not_made_by_reading(path: Path) -> None:
         with pytest.raises(bm.StoreMissing):
             bm.open(path, **how)
     assert not path.exists()
-
-
-def test_anchors_of_a_wrong_type_are_refused(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.ERROR)
-    with bm.open_temporary() as store:
-        store.append(CHAT)
-        for anchor in (5, b"u1", ["u1", None], [5]):
-            with pytest.raises(TypeError, match="an anchor is"):
-                store.at(anchor)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="a policy is"):
-            store.at("u1", policy="strict")  # type: ignore[arg-type]
-        assert store.at("\ud800").problems is bm.Reason.UNKNOWN_ANCHOR
-        assert "\ud800" not in store.at("u1")
-        assert 5 not in store.at("u1")
-
-
-def test_pairs_take_ids_or_ordinals_and_refuse_the_rest() -> None:
-    import numpy as np
-
-    with bm.open_temporary() as store:
-        store.append(CHAT)
-        assert store.visible(["home", "none"], ["u1", "u1"]).tolist() == [True, False]
-        assert store.visible(np.array([0, 0]), store.message_ordinals(["u1", "u1-edit"])).tolist() == [True, False]
-        assert store.visible([0], [1]).tolist() == [True]
-        assert store.visible([], []).tolist() == []
-        assert store.visible(np.array(["home"]), np.array(["u1"], object)).tolist() == [True]
-        for unfit in ([0.9], [True], [2**70], [[0]]):
-            with pytest.raises(TypeError, match="flat array of integers"):
-                store.visible(unfit, [1])  # type: ignore[arg-type]
-        assert store.memory_ordinals(["home"]).tolist() == [0]
-        for ordinals in ([1], [-1]):
-            with pytest.raises(bm.UnknownEvent, match="memory with ordinal"):
-                store.visible(np.array(ordinals), np.array([0]))
-        with pytest.raises(ValueError, match="pairwise"):
-            store.visible(["home"], ["u1", "u1"])
-        with pytest.raises(TypeError, match="list of ids"):
-            store.visible("home", ["u1"])
-        with pytest.raises(TypeError, match="integers"):
-            store.visible(np.array([0.5]), np.array([0]))
-        with pytest.raises(bm.UnknownEvent, match="no memory none"):
-            store.memory_ordinals(["home", "none"])
-
-
-def test_bitmaps_take_what_at_takes() -> None:
-    with bm.open_temporary() as store:
-        store.append([*CHAT, bm.Message("other", None), bm.Memory("both", "", sources=["u1", "other"])])
-        rows = store.bitmaps(["u1", ["u1", "other"], None, "none"])
-        assert rows.tolist() == [[1], [3], [0], [0]]
-        with pytest.raises(bm.AmbiguousAnchor, match="u1 and u1-edit"):
-            store.bitmaps([["u1", "u1-edit"]])
-        assert store.bitmaps([]).shape == (0, 1)
 
 
 def test_a_string_is_no_list_of_ids() -> None:
@@ -449,46 +382,3 @@ def test_what_was_committed_is_seen_although_taking_it_in_was_cut_short(monkeypa
             store.append([bm.Message("more", "u1")])
         monkeypatch.undo()
         assert not store.at("more").problems
-
-
-def test_names_that_are_no_text_are_those_of_nothing() -> None:
-    with bm.open_temporary() as store:
-        store.append(CHAT)
-        for ask in (store.tree.parent, store.tree.children, store.tree.path, store.tree.leaves):
-            with pytest.raises(bm.UnknownEvent, match="no message"):
-                ask("\ud800")
-        assert store.at("u1").memories(kind="\ud800") == []
-        assert store.at("u1").memories(key="\ud800") == []
-        assert "\ud800" not in store.log
-        with pytest.raises(TypeError):
-            store.tree.parent(5)  # type: ignore[arg-type]
-
-
-def test_a_limit_is_a_number_of_memories() -> None:
-    with bm.open_temporary() as store:
-        store.append(CHAT)
-        assert store.at("u1").memories(limit=0) == []
-        assert len(store.at("u1").memories(limit=9)) == 1
-        for limit in (-1, 2**70, "1"):
-            with pytest.raises(ValueError, match="limit is a number"):
-                store.at("u1").memories(limit=limit)  # type: ignore[arg-type]
-
-
-def test_anchors_that_can_be_read_once_are_named_in_the_error() -> None:
-    with bm.open_temporary() as store:
-        store.append(CHAT)
-        with pytest.raises(bm.AmbiguousAnchor, match="u1 and u1-edit"):
-            store.bitmaps([iter(["u1", "u1-edit"])])
-        with pytest.raises(bm.AmbiguousAnchor, match="u1 and u1-edit"):
-            store.at(iter(["u1", "u1-edit"]))
-
-
-def test_a_hidden_memory_stays_a_key_error_where_anchors_have_come_to_clash() -> None:
-    with bm.open_temporary() as store:
-        store.append(CHAT)
-        view = store.at(["u1", "later"])
-        store.append([bm.Message("later", "u1")])
-        with pytest.raises(bm.AmbiguousAnchor):
-            view.explain("home")
-        with pytest.raises(bm.MemoryHidden, match="since the view was made"):
-            view["nothing"]
