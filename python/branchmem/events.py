@@ -133,11 +133,7 @@ class Message(Event):
             out += (Tag.ROLE, self.role)
         if self.text is not None:
             out += (Tag.TEXT, self.text)
-        if self.created is not None:
-            out += (Tag.CREATED, instant(self.created))
-        if self.meta:
-            out += (Tag.META, thaw(self.meta))
-        return pack(out)
+        return _dated(out, self.created, self.meta)
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
@@ -214,11 +210,7 @@ class Memory(Event):
         out: list[Any] = [Tag.TEXT, self.text]
         if self.importance != 1.0:
             out += (Tag.IMPORTANCE, self.importance)
-        if self.created is not None:
-            out += (Tag.CREATED, instant(self.created))
-        if self.meta:
-            out += (Tag.META, thaw(self.meta))
-        return pack(out)
+        return _dated(out, self.created, self.meta)
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
@@ -317,7 +309,7 @@ class Restoration(Event):
         return pack((3, self.id, Tag.AT, self.at, Tag.SCOPE, SCOPES.index(self.scope), Tag.RETRACTION, self.retraction))
 
     def body(self) -> bytes:
-        return pack(() if self.created is None else (Tag.CREATED, instant(self.created)))
+        return _dated([], self.created)
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
@@ -352,7 +344,16 @@ class Erasure(Event):
         return pack(out)
 
     def body(self) -> bytes:
-        return pack(() if self.created is None else (Tag.CREATED, instant(self.created)))
+        return _dated([], self.created)
+
+
+def _dated(body: list[Any], created: datetime | None, meta: Mapping[str, Any] = NO_META) -> bytes:
+    """A body whose last fields are the time and meta."""
+    if created is not None:
+        body += (Tag.CREATED, instant(created))
+    if meta:
+        body += (Tag.META, thaw(meta))
+    return pack(body)
 
 
 TYPES: Final[dict[str, type[Any]]] = {cls.type: cls for cls in (Message, Memory, Retraction, Restoration, Erasure)}

@@ -65,41 +65,29 @@ impl Shared {
 
     /// The lock for reading, with flags up to date. Call it detached from Python.
     pub fn read_current(&self) -> RwLockReadGuard<'_, Engine> {
-        loop {
-            let engine = self.read();
-            if engine.is_current() {
-                return engine;
-            }
-            drop(engine);
-            self.write().update();
-        }
+        self.read_when(Engine::is_current, Engine::update)
+    }
+
+    /// The lock for reading, with the tour fresh and flags up to date. Call it detached from Python.
+    pub fn read_prepared(&self) -> RwLockReadGuard<'_, Engine> {
+        self.read_when(Engine::is_prepared, Engine::prepare)
     }
 
     /// The lock for a broad question under a policy: with the tour fresh, and with flags up to date
     /// where any are let through. Call it detached from Python.
     pub fn read_for(&self, admit: u16) -> RwLockReadGuard<'_, Engine> {
-        if admit != 0 {
-            return self.read_prepared();
-        }
-        loop {
-            let engine = self.read();
-            if engine.is_toured() {
-                return engine;
-            }
-            drop(engine);
-            self.write().freeze();
-        }
+        if admit == 0 { self.read_when(Engine::is_toured, Engine::freeze) } else { self.read_prepared() }
     }
 
-    /// The lock for reading, with the tour fresh and flags up to date. Call it detached from Python.
-    pub fn read_prepared(&self) -> RwLockReadGuard<'_, Engine> {
+    /// The lock for reading, once the engine is ready; others may fold in between.
+    fn read_when(&self, ready: fn(&Engine) -> bool, make_ready: fn(&mut Engine)) -> RwLockReadGuard<'_, Engine> {
         loop {
             let engine = self.read();
-            if engine.is_prepared() {
+            if ready(&engine) {
                 return engine;
             }
             drop(engine);
-            self.write().prepare();
+            make_ready(&mut self.write());
         }
     }
 }
