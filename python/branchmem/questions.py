@@ -7,7 +7,7 @@ what is visible: each question is one call of the compiled engine.
 from __future__ import annotations
 
 import logging
-import secrets
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -34,7 +34,7 @@ class Questions:
     """Views, pairs, bitmaps, ordinals, topology and counters.  Safe under threads."""
 
     def __init__(self) -> None:
-        self._engine = _core.Engine(secrets.randbits(64))
+        self._engine = _core.Engine(int.from_bytes(os.urandom(8), "big"))
 
     def _fresh(self) -> _core.Engine:
         """The engine, having seen what others appended."""

@@ -6,7 +6,6 @@ The engine is disposable; opening replays the skeletons and never the bodies.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 import weakref
@@ -153,6 +152,8 @@ class Store(Questions):
 
     def digest(self) -> str:
         """SHA-256 (hex) over all events sorted by id: the same for the same set of events.  O(log)."""
+        import hashlib
+
         engine = self._fresh()
         ids = engine.sorted_ids()  # before the snapshot, which holds at least these
 
