@@ -10,14 +10,12 @@ import os
 import threading
 import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from branchmem import _core
 from branchmem.errors import (
-    AmbiguousAnchor,
     EventConflict,
     FormatTooNew,
     InvalidEventType,
@@ -29,7 +27,7 @@ from branchmem.errors import (
 from branchmem.events import TYPES, Event, Memory, Message, conflict, event_from_bytes, refuse_later, skeleton_fields
 from branchmem.log import Log, Reader, Writer
 from branchmem.questions import Anchor, Questions
-from branchmem.verdict import STRICT, Appended, Policy
+from branchmem.verdict import STRICT, Appended, Policy, why_hidden
 
 if TYPE_CHECKING:
     from branchmem.check import Check
@@ -128,7 +126,7 @@ class Store(Questions):
         self, anchor: Anchor, *, policy: Policy = STRICT, min_seq: int | None = None, count: bool = True
     ) -> _core.View:
         """As `Questions.at`; sees what other processes appended, unless opened with `auto_refresh=False`."""
-        if self._changed() and self._auto_refresh:
+        if self._changed() and self._auto_refresh:  # as _fresh, which would be one call more on the hottest path
             self.refresh()
         if min_seq is not None and self._engine.seq < min_seq:
             self.refresh()
@@ -222,12 +220,7 @@ class Store(Questions):
 
     def _memory(self, view: _core.View, id: str, visible: bool) -> Memory:
         if not visible:
-            try:
-                verdict = view._explain(id)
-                why = f"it became visible after seq {view.seq}" if verdict.visible else str(verdict)
-            except AmbiguousAnchor as error:
-                why = f"since the view was made, {error}"
-            raise MemoryHidden(id, why)
+            raise MemoryHidden(id, why_hidden(lambda: view._explain(id), view.seq))
         return self._memories([id])[0]
 
     def _memories(self, ids: list[str]) -> list[Memory]:
@@ -274,9 +267,7 @@ class EventLog:
 
     def __contains__(self, id: object) -> bool:
         engine = self._store._fresh()
-        with suppress(UnicodeEncodeError):  # what is no UTF-8 bears no event
-            return isinstance(id, str) and engine.event_seq(id) is not None
-        return False
+        return isinstance(id, str) and engine.event_seq(id) is not None
 
     def __len__(self) -> int:
         return self._store._fresh().seq
@@ -343,11 +334,10 @@ def _checked(events: Iterable[Event]) -> list[Event]:
 
 
 def _found(engine: _core.Engine, id: str) -> tuple[int, bytes]:
-    with suppress(UnicodeEncodeError):  # what is no UTF-8 bears no event
-        found = engine.skeleton(id)
-        if found is not None:
-            return found
-    raise UnknownEvent(id)
+    found = engine.skeleton(id)
+    if found is None:
+        raise UnknownEvent(id)
+    return found
 
 
 # In the child of a fork views must not try a lock that a thread of the parent may hold.

@@ -6,11 +6,13 @@ the engine share them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntFlag
 from types import MappingProxyType
 from typing import NamedTuple
+
+from branchmem.errors import AmbiguousAnchor
 
 
 class Appended(NamedTuple):
@@ -148,3 +150,12 @@ def verdict_from_parts(
     return Verdict(
         id, visible, Reason(reasons), MappingProxyType(by_reason), seq, MappingProxyType(dict(sorted(parted.items())))
     )
+
+
+def why_hidden(explain: Callable[[], Verdict], seq: int) -> str:
+    """What hides a memory in a view made at `seq`; `explain` speaks of the log as it is now."""
+    try:
+        verdict = explain()
+    except AmbiguousAnchor as error:
+        return f"since the view was made, {error}"
+    return f"it became visible after seq {seq}" if verdict.visible else str(verdict)

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from branchmem.errors import AmbiguousAnchor, BadAnchor, MemoryHidden
+from branchmem.errors import BadAnchor, MemoryHidden
 from branchmem.events import Memory
-from branchmem.verdict import Policy, Reason, Verdict
+from branchmem.verdict import Policy, Reason, Verdict, why_hidden
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,12 +55,7 @@ class ReferenceView:
         """The memory `id`.  Raises: MemoryHidden, a KeyError, where it is hidden or unknown."""
         if self._is_shown(id):
             return self._reference._memories[id]
-        try:
-            verdict = self._verdict(id)
-            why = f"it became visible after seq {self.seq}" if verdict.visible else str(verdict)
-        except AmbiguousAnchor as error:
-            why = f"since the view was made, {error}"
-        raise MemoryHidden(id, why)
+        raise MemoryHidden(id, why_hidden(lambda: self._verdict(id), self.seq))
 
     get = __getitem__
 

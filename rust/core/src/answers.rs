@@ -228,24 +228,29 @@ impl Engine {
     /// O(1) for sources on one path, else O(what it derives from). Needs [`Self::is_current`].
     #[must_use]
     pub fn depth(&self, mem: Mem) -> i64 {
+        let wide = |mem: Mem| matches!(self.memories().shape(mem), Shape::Wide | Shape::Fork);
+        if !wide(mem) {
+            return self.depth_of_homes(mem);
+        }
         let (mut deepest, mut next, mut met) = (-1, vec![mem], Set::from_iter([mem]));
         while let Some(mem) = next.pop() {
-            let shape = self.memories().shape(mem);
-            if self.memories().flags(mem) & LEGACY_SOURCE != 0 {
-                deepest = deepest.max(0);
-            }
-            let own = self.memories().sources(mem).iter().filter_map(|&source| self.ids().message(source));
-            let attached = own.filter(|&node| self.forest().is_attached(node));
-            let nodes: Vec<_> = match shape {
-                Shape::Wide | Shape::Fork => attached.collect(),
-                _ => self.memories().homes(&shape).to_vec(),
-            };
-            deepest = nodes.iter().fold(deepest, |deepest, &node| deepest.max(i64::from(self.forest().depth(node))));
-            if matches!(shape, Shape::Wide | Shape::Fork) {
+            deepest = deepest.max(self.depth_of_homes(mem));
+            if wide(mem) {
+                let own = self.memories().sources(mem).iter().filter_map(|&source| self.ids().message(source));
+                let attached = own.filter(|&node| self.forest().is_attached(node));
+                deepest = attached.fold(deepest, |deepest, node| deepest.max(i64::from(self.forest().depth(node))));
                 next.extend(self.facts().upstreams(mem).filter(|&up| met.insert(up)));
             }
         }
         deepest
+    }
+
+    /// The same by the reduction alone, in which a legacy source, which has depth 0, is but a flag.
+    fn depth_of_homes(&self, mem: Mem) -> i64 {
+        let legacy = if self.memories().flags(mem) & LEGACY_SOURCE == 0 { -1 } else { 0 };
+        let shape = self.memories().shape(mem);
+        let homes = self.memories().homes(&shape).iter();
+        homes.fold(legacy, |deepest, &home| deepest.max(i64::from(self.forest().depth(home))))
     }
 
     /// All reasons of a memory with the ids at fault. O(all that it derives from).

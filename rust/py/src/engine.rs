@@ -1,7 +1,7 @@
 //! `Engine`: the log's fold, as `branchmem.store` drives it.
 
 use crate::convert::{self, Name, Names, Ordinals, UNKNOWN, UnknownEvent};
-use crate::shared::{Shared, answer};
+use crate::shared::Shared;
 use crate::view::{View, refuse};
 use branchmem_core::reason::{Admitted, UNKNOWN_MEMORY};
 use branchmem_core::topology::Above;
@@ -46,7 +46,7 @@ impl Engine {
             .map(|(at, ids)| engine.stand(&convert::numbers(&engine, ids)).map_err(|ambiguous| (at, ambiguous)));
         let stands = stands.collect::<Result<Vec<_>, _>>()?;
         for (at, stand) in stands.iter().enumerate() {
-            let answer = answer(&engine, stand, admit);
+            let answer = engine.answer(stand, admit);
             let row = &mut bytes[at * width..][..width];
             row.fill(0);
             answer.visible.set_bits(row);
@@ -55,6 +55,22 @@ impl Engine {
         }
         self.shared.counters.bulk(&admitted, unlisted as u64);
         Ok(true)
+    }
+
+    /// The ordinal of each id; `UNKNOWN` where there is none.
+    fn ordinals<'py>(
+        &self,
+        py: Python<'py>,
+        ids: &Bound<'py, PyAny>,
+        find: fn(&Core, &str) -> Option<u32>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let ids = convert::strings(ids)?;
+        self.shared.check()?;
+        let found: Vec<u32> = py.detach(|| {
+            let engine = self.shared.read();
+            ids.iter().map(|id| id.as_deref().and_then(|id| find(&engine, id)).unwrap_or(UNKNOWN)).collect()
+        });
+        convert::array_u32(py, &found)
     }
 
     /// Answer a question with a list of ids.
@@ -124,7 +140,6 @@ impl Engine {
         py.detach(fold).map_err(|error| convert::block_error(&error))
     }
 
-    #[pyo3(signature = (owner, anchor, policy, count))]
     fn at(
         &self,
         owner: &Bound<'_, PyAny>,
@@ -239,26 +254,12 @@ impl Engine {
 
     /// Ordinals of memories; `UNKNOWN` where an id is none.
     fn memory_ordinals<'py>(&self, py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let ids = convert::strings(ids)?;
-        self.shared.check()?;
-        let found: Vec<u32> = py.detach(|| {
-            let engine = self.shared.read();
-            let find = |id: &Option<PyBackedStr>| id.as_ref().and_then(|id| convert::memory(&engine, id));
-            ids.iter().map(|id| find(id).map_or(UNKNOWN, |mem| mem.0)).collect()
-        });
-        convert::array_u32(py, &found)
+        self.ordinals(py, ids, |engine, id| convert::memory(engine, id).map(|mem| mem.0))
     }
 
     /// Ordinals of messages; `UNKNOWN` where an id is none.
     fn message_ordinals<'py>(&self, py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let ids = convert::strings(ids)?;
-        self.shared.check()?;
-        let found: Vec<u32> = py.detach(|| {
-            let engine = self.shared.read();
-            let find = |id: &Option<PyBackedStr>| id.as_ref().and_then(|id| convert::message(&engine, id));
-            ids.iter().map(|id| find(id).map_or(UNKNOWN, |node| node.0)).collect()
-        });
-        convert::array_u32(py, &found)
+        self.ordinals(py, ids, |engine, id| convert::message(engine, id).map(|node| node.0))
     }
 
     /// The ids of all events, sorted by their bytes.

@@ -1,7 +1,7 @@
 //! The engine behind its lock, shared by everything that asks it.
 
+use branchmem_core::Engine;
 use branchmem_core::reason::Counters;
-use branchmem_core::{Answer, Engine, Stand};
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -90,10 +90,4 @@ impl Shared {
             make_ready(&mut self.write());
         }
     }
-}
-
-/// What is visible, by the way that needs no preparation where there is one.
-pub fn answer(engine: &Engine, stand: &Stand, policy: u16) -> Answer {
-    let walked = if policy == 0 { engine.walk(stand) } else { None };
-    walked.unwrap_or_else(|| engine.answer(stand, policy))
 }

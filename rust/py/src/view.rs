@@ -1,7 +1,7 @@
 //! `View`: one answer, as of the moment it was made.
 
 use crate::convert::{self, AmbiguousAnchor, BadAnchor, Name, Names};
-use crate::shared::{Shared, answer};
+use crate::shared::Shared;
 use branchmem_core::reason::{Admitted, UNKNOWN_MEMORY};
 use branchmem_core::{Ambiguous, Answer, Engine, Mem, Stand, Visible};
 use pyo3::exceptions::PyValueError;
@@ -85,7 +85,7 @@ impl View {
 
     fn made(engine: &Engine, ids: &[Option<PyBackedStr>], admit: u16) -> Result<Made, Ambiguous> {
         let stand = engine.stand(&convert::numbers(engine, ids))?;
-        let answer = answer(engine, &stand, admit);
+        let answer = engine.answer(&stand, admit);
         Ok(Made::new(engine, stand, answer))
     }
 
@@ -288,6 +288,7 @@ impl View {
     fn _explain<'py>(&self, py: Python<'py>, id: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
         self.explained(py, id, false)
     }
+
     fn reasons<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.shared.check()?;
         let anchors = self.anchors.bind(py);
