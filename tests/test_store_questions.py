@@ -78,6 +78,9 @@ def test_names_that_are_no_text_are_those_of_nothing() -> None:
         assert store.at("u1").memories(kind="\ud800") == []
         assert store.at("u1").memories(key="\ud800") == []
         assert "\ud800" not in store.log
+        with pytest.raises(bm.UnknownEvent) as raised:
+            store.log.get("\ud800")
+        assert str(raised.value).encode().startswith(b"no event \\ud800 in the log")
         with pytest.raises(TypeError):
             store.tree.parent(5)  # type: ignore[arg-type]
 

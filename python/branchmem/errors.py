@@ -19,7 +19,8 @@ class Error(Exception):
         return " ".join(str(arg) for arg in self.args)
 
     def __str__(self) -> str:
-        return self.explanation()
+        """The explanation, printable whatever value is at fault: a lone surrogate is spelled out."""
+        return self.explanation().encode(errors="backslashreplace").decode()
 
 
 class InvalidEvent(Error, ValueError):
