@@ -21,7 +21,7 @@ unexport CONDA_PREFIX PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check format wheel bench clean
+.PHONY: help demo test soak check format wheel bench clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -32,6 +32,9 @@ demo: $(extension)  ## set up, build, and show the product at work
 test: $(dev) $(extension)  ## set up, build, and run all tests
 	cargo test --package branchmem-core --quiet
 	$(bin)/python -m pytest
+
+soak: $(dev) $(extension)  ## the figures of a release: kills, damage, millions of events; about an hour
+	$(bin)/python -m pytest --soak -m soak
 
 check: $(dev) $(extension)  ## formatting, lints, types, the import table
 	$(bin)/ruff format --check .

@@ -12,6 +12,7 @@ import pytest
 from branchmem import cli
 from branchmem.reference import Reference
 from commands import Ran, Run
+from figures import Figure, Quote
 
 # What these assert is shown with its values, as in a test.
 pytest.register_assert_rewrite("exports", "logs")
@@ -81,3 +82,37 @@ def forked(run: Run) -> Run:
             ]
         )
     return run
+
+
+_QUOTED = pytest.StashKey[list[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--soak", action="store_true", help="run with the figures of a release: hours, not minutes")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_QUOTED] = []
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.stash[_QUOTED]:
+        terminalreporter.section("figures")
+        for line in config.stash[_QUOTED]:
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def figure(request: pytest.FixtureRequest) -> Figure:
+    """`figure(ci, release)`: the first in every run, the second with --soak."""
+
+    def figure(ci: int, release: int) -> int:
+        return release if request.config.getoption("--soak") else ci
+
+    return figure
+
+
+@pytest.fixture
+def quote(request: pytest.FixtureRequest) -> Quote:
+    """Print a line of figures at the end of the run."""
+    return request.config.stash[_QUOTED].append
