@@ -93,15 +93,15 @@ impl Engine {
         })
     }
 
-    /// What is visible in strict, where a walk along the path finds it quickly; `None` where a
-    /// scan of all memories is faster. No anchor usable: nothing.
+    /// What is visible in strict, where that is little and found quickly by a walk along the path;
+    /// else `None`. No anchor usable: nothing.
     #[must_use]
     pub fn walk(&self, stand: &Stand) -> Option<Answer> {
         if stand.anchors().len() > MAX_TREES && !self.memories().wide().is_empty() {
             return None;
         }
-        let visible = self.index.walk(stand, self.facts())?;
-        Some(Answer { visible: Visible::Sparse(visible), admitted: Admitted::default() })
+        let visible = Visible::Sparse(self.index.walk(stand, self.facts())?);
+        Some(Answer { visible, admitted: Admitted::default() })
     }
 
     /// What is visible in strict, by a scan of all memories that have their sources in few trees.

@@ -33,9 +33,9 @@ impl<'a> Numbering<'a, '_> {
         Ok((Number(next), false))
     }
 
-    fn name(&self, number: Number) -> &str {
+    fn bytes(&self, number: Number) -> &[u8] {
         let at = number.at();
-        if at < self.ids.len() { self.ids.name(number) } else { self.names[at - self.ids.len()] }
+        if at < self.ids.len() { self.ids.bytes(number) } else { self.names[at - self.ids.len()].as_bytes() }
     }
 }
 
@@ -113,8 +113,8 @@ impl<'a> Resolve<'a> for Copying<'a, '_, '_> {
         }
     }
 
-    fn name(&self, number: Number) -> &str {
-        self.numbering.name(number)
+    fn bytes(&self, number: Number) -> &[u8] {
+        self.numbering.bytes(number)
     }
 }
 

@@ -156,6 +156,12 @@ impl Engine {
         encode::encode_blocks(self.seq, skeletons, &self.ids)
     }
 
+    /// Keep room for so many more events, which a log to be read is known to hold.
+    pub fn reserve(&mut self, events: usize) {
+        self.ids.reserve(events);
+        self.forest.reserve(events);
+    }
+
     /// Take in the next block and return how many events it holds. O(bytes + what it attaches and settles).
     ///
     /// # Errors
@@ -259,7 +265,7 @@ impl Engine {
     pub fn freeze(&mut self) {
         if !self.is_toured() {
             self.tour.rebuild(&self.forest);
-            self.index.rebuilt(&self.tour, &self.memories);
+            self.index.rebuilt(&self.forest, &self.tour, &self.memories);
         }
     }
 

@@ -133,7 +133,8 @@ pub struct Block<'a> {
 /// Turns references into numbers, in the order of the bytes.
 pub(crate) trait Resolve<'a> {
     fn number(&mut self, reference: Ref<'a>) -> Result<Number>;
-    fn name(&self, number: Number) -> &str;
+    /// The bytes of an id, which sort as it does.
+    fn bytes(&self, number: Number) -> &[u8];
 }
 
 /// Read a block and number its new ids. O(bytes); memory: a fixed record for each of at most 1,000
@@ -143,25 +144,17 @@ pub(crate) trait Resolve<'a> {
 /// [`BlockError`]; no id of the block is kept.
 pub fn decode_block<'a>(first_seq: u64, bytes: &'a [u8], ids: &mut Ids) -> Result<Block<'a>> {
     let (count, payload) = check_header(first_seq, bytes, ids.len() as u64)?;
-    let before = ids.len();
     let mut block = Block::default();
     let mut reader = Reader { bytes: payload };
-    let read = (0..count).try_for_each(|_| {
-        let skeleton = read_skeleton(&mut reader, &mut block.refs, &mut Interning(ids))?;
-        block.skeletons.push(skeleton);
-        Ok(())
-    });
-    match read {
-        Ok(()) if reader.bytes.is_empty() => Ok(block),
-        Ok(()) => {
-            ids.truncate(before);
-            Err(Damaged("bytes are left after the last record of a block"))
-        }
-        Err(error) => {
-            ids.truncate(before);
-            Err(error)
-        }
+    let mut mentions = Mentions { ids, new: Vec::with_capacity(count) };
+    for _ in 0..count {
+        block.skeletons.push(read_skeleton(&mut reader, &mut block.refs, &mut mentions)?);
     }
+    if !reader.bytes.is_empty() {
+        return Err(Damaged("bytes are left after the last record of a block"));
+    }
+    let Mentions { new, .. } = mentions;
+    if ids.add_all(&new) { Ok(block) } else { Err(Damaged("an id is mentioned first twice")) }
 }
 
 fn check_header(first_seq: u64, bytes: &[u8], interned: u64) -> Result<(usize, &[u8])> {
@@ -285,7 +278,7 @@ fn list<'a>(
     let start = refs.len();
     for at in 0..counted(reader, references)? {
         let number = resolve.number(reader.reference()?)?;
-        if at > 0 && resolve.name(refs[refs.len() - 1]) >= resolve.name(number) {
+        if at > 0 && resolve.bytes(refs[refs.len() - 1]) >= resolve.bytes(number) {
             return Err(Damaged("a list is not sorted"));
         }
         refs.push(number);
@@ -305,22 +298,30 @@ fn keys(reader: &mut Reader<'_>, references: &mut usize) -> Result<()> {
     Ok(())
 }
 
-/// Reading from disk: a name is a first mention and gets the next number.
-struct Interning<'b>(&'b mut Ids);
+/// Reading from disk: a name is a first mention and gets the next number. Whether it truly is one is
+/// asked of all names of a block together, so that no look-up waits for another.
+struct Mentions<'a, 'b> {
+    ids: &'b Ids,
+    new: Vec<&'a str>,
+}
 
-impl<'a> Resolve<'a> for Interning<'_> {
+impl<'a> Resolve<'a> for Mentions<'a, '_> {
     fn number(&mut self, reference: Ref<'a>) -> Result<Number> {
+        let next = self.ids.len() + self.new.len();
         match reference {
-            Ref::Number(number) if (number as usize) < self.0.len() => Ok(Number(number)),
+            Ref::Number(number) if (number as usize) < next => Ok(Number(number)),
             Ref::Number(_) => Err(Damaged("a record refers to an id that was never mentioned")),
-            Ref::Name(name) if self.0.find(name).is_some() => Err(Damaged("an id is mentioned first twice")),
-            Ref::Name(_) if self.0.is_full_with(0) => Err(Damaged("the log has too many ids")),
-            Ref::Name(name) => Ok(self.0.add(name)),
+            Ref::Name(_) if self.ids.is_full_with(self.new.len()) => Err(Damaged("the log has too many ids")),
+            Ref::Name(name) => {
+                self.new.push(name);
+                Ok(Number(next as u32))
+            }
         }
     }
 
-    fn name(&self, number: Number) -> &str {
-        self.0.name(number)
+    fn bytes(&self, number: Number) -> &[u8] {
+        let at = number.at();
+        if at < self.ids.len() { self.ids.bytes(number) } else { self.new[at - self.ids.len()].as_bytes() }
     }
 }
 

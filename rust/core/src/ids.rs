@@ -115,13 +115,26 @@ impl Ids {
     /// The id with this number.
     #[must_use]
     pub fn name(&self, number: Number) -> &str {
-        std::str::from_utf8(self.raw(number.at())).unwrap_or_default()
+        std::str::from_utf8(self.bytes(number)).unwrap_or_default()
+    }
+
+    /// The bytes of an id, which sort as it does.
+    #[must_use]
+    pub fn bytes(&self, number: Number) -> &[u8] {
+        slice(&self.bytes, &self.entries[number.at()])
     }
 
     /// The number of an id, if it was ever mentioned. O(length).
     #[must_use]
     pub fn find(&self, id: &str) -> Option<Number> {
-        let hash = self.hasher.hash_one(id.as_bytes());
+        self.find_hashed(self.hash(id), id)
+    }
+
+    fn hash(&self, id: &str) -> u64 {
+        self.hasher.hash_one(id.as_bytes())
+    }
+
+    fn find_hashed(&self, hash: u64, id: &str) -> Option<Number> {
         // The bytes are compared before the length, so that neither waits for the other to be loaded.
         let is_it = |slot: &Slot| {
             let start = slot.start as usize * ALIGNMENT;
@@ -137,10 +150,36 @@ impl Ids {
         self.len() + more >= MAX_IDS || self.bytes.len() + more * LONGEST > MAX_BYTES
     }
 
-    /// Give the next number to an id that has none.
-    pub fn add(&mut self, id: &str) -> Number {
+    /// Keep room for the ids of so many more events, so that reading a log moves none of them.
+    pub fn reserve(&mut self, more: usize) {
+        let Self { bytes, entries, table, hasher } = self;
+        entries.reserve(more);
+        table.reserve(more, |slot| hasher.hash_one(slice(bytes, &entries[slot.number as usize])));
+    }
+
+    /// Give the next numbers to ids that have none, in their order; false, and none is added, where
+    /// one has a number already or stands there twice. There must be room for them.
+    #[must_use]
+    pub fn add_all(&mut self, ids: &[&str]) -> bool {
+        self.reserve(ids.len());
+        let hashed: Vec<_> = ids.iter().map(|&id| (self.hash(id), id)).collect();
+        // Before anything is added, so that the processor may have many look-ups under way.
+        if hashed.iter().any(|&(hash, id)| self.find_hashed(hash, id).is_some()) {
+            return false;
+        }
+        let before = self.len();
+        for (hash, id) in hashed {
+            if self.find_hashed(hash, id).is_some() {
+                self.truncate(before);
+                return false;
+            }
+            self.add(hash, id);
+        }
+        true
+    }
+
+    fn add(&mut self, hash: u64, id: &str) {
         let number = self.entries.len() as u32;
-        let hash = self.hasher.hash_one(id.as_bytes());
         let start = (self.bytes.len() / ALIGNMENT) as u32;
         self.bytes.extend_from_slice(id.as_bytes());
         self.bytes.resize(self.bytes.len().next_multiple_of(ALIGNMENT), 0);
@@ -148,14 +187,13 @@ impl Ids {
         let Self { bytes, entries, table, hasher } = self;
         let rehash = |slot: &Slot| hasher.hash_one(slice(bytes, &entries[slot.number as usize]));
         table.insert_unique(hash, Slot { number, start }, rehash);
-        Number(number)
     }
 
     /// Take the latest numbers back until `len` are left. They must bear nothing.
     pub fn truncate(&mut self, len: usize) {
         while self.entries.len() > len {
             let last = self.entries.len() - 1;
-            let hash = self.hasher.hash_one(self.raw(last));
+            let hash = self.hasher.hash_one(self.bytes(Number(last as u32)));
             if let Ok(slot) = self.table.find_entry(hash, |slot| slot.number as usize == last) {
                 slot.remove();
             }
@@ -209,10 +247,6 @@ impl Ids {
     pub fn seq(&self, number: Number) -> Option<u32> {
         (self.entries[number.at()].bearer != 0).then(|| self.entries[number.at()].seq)
     }
-
-    fn raw(&self, number: usize) -> &[u8] {
-        slice(&self.bytes, &self.entries[number])
-    }
 }
 
 fn slice<'a>(bytes: &'a [u8], entry: &Entry) -> &'a [u8] {
@@ -225,7 +259,10 @@ mod tests {
 
     impl Ids {
         fn intern(&mut self, id: &str) -> Number {
-            self.find(id).unwrap_or_else(|| self.add(id))
+            self.find(id).unwrap_or_else(|| {
+                assert!(self.add_all(&[id]));
+                Number(self.len() as u32 - 1)
+            })
         }
     }
 

@@ -19,6 +19,7 @@
 //! | [`provenance`] | what does a memory rest on, reduced to what can fail? |
 //! | [`facts`] | what may a question read? |
 //! | [`stand`] | where does a view stand, and what is wrong with a source there? |
+//! | [`runs`] | what hangs on a chain, down to a depth? |
 //! | [`view`] | which memories are visible there, as a set? |
 //! | [`explain`] | which ids are at fault? |
 //! | [`engine`] | all of it together: fold, then ask |
@@ -42,6 +43,7 @@ pub mod lineage;
 pub mod msgpack;
 pub mod provenance;
 pub mod reason;
+pub mod runs;
 pub mod spans;
 pub mod stand;
 pub mod topology;

@@ -5,7 +5,9 @@ use crate::facts::Facts;
 use crate::ids::{Ids, Mem, Node, Number};
 use crate::provenance::Shape;
 use crate::reason::{DETACHED_ANCHOR, FUTURE, NO_ANCHOR, OTHER_TREE, PLACED, Reasons, SIBLING, UNKNOWN_ANCHOR};
+use crate::spans::NOWHERE;
 use crate::topology::Forest;
+use crate::tour::Tour;
 
 /// Two anchors of one view lie in one tree: their places in the list, and its top.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +66,12 @@ impl Stand {
             }
         }
         Ok(stand)
+    }
+
+    /// Where the first anchor lies in the tour: views that stand near each other walk the same chains.
+    #[must_use]
+    pub fn position(&self, tour: &Tour) -> u32 {
+        self.anchors.first().map_or(NOWHERE, |&(_, anchor)| tour.span(anchor).start)
     }
 
     /// On one message that may be attached or not. O(1).

@@ -69,6 +69,14 @@ impl Forest {
         self.numbers.is_empty()
     }
 
+    /// Keep room for so many more messages.
+    pub fn reserve(&mut self, more: usize) {
+        self.numbers.reserve(more);
+        self.places.reserve(more);
+        self.first_child.reserve(more);
+        self.next_sibling.reserve(more);
+    }
+
     /// The chains, numbered in the order in which they begin.
     #[must_use]
     pub fn chains(&self) -> &Chains {

@@ -3,7 +3,9 @@
 //! A memory whose sources lie on one path hangs on the deepest of them, its
 //! home. What is visible is what hangs on the path, so the walk costs the
 //! chains of the path and the memories found, however many others there are.
-//! Where much is visible, comparing every span is faster. Both give one set.
+//! On chains that hold a good part of all memories some places are marked: what is
+//! visible there is kept as bits, and the walk ends at the first mark that it comes to.
+//! Where much is found without a mark, comparing every span is faster. All give one set.
 
 use crate::Map;
 use crate::chains::Chain;
@@ -11,6 +13,7 @@ use crate::facts::Facts;
 use crate::ids::{Mem, Node};
 use crate::provenance::{Memories, Shape};
 use crate::reason::Admitted;
+use crate::runs::Hung;
 use crate::spans::{Span, Spans};
 use crate::stand::Stand;
 use crate::topology::Forest;
@@ -95,70 +98,42 @@ pub struct Answer {
     pub admitted: Admitted,
 }
 
-/// Memories with the depths at which they hang, sorted by depth.
-#[derive(Default)]
-struct Run {
-    depths: Vec<u32>,
-    memories: Vec<u32>,
+/// What is visible at one depth of a chain, as it was when the tour was frozen.
+struct Mark {
+    depth: u32,
+    /// One bit a memory that has its sources in one tree.
+    words: Box<[u64]>,
 }
 
-impl Run {
-    fn push(&mut self, depth: u32, mem: u32) {
-        self.depths.push(depth);
-        self.memories.push(mem);
-    }
+/// Marks are at least so many memories of one chain apart; in tests so few that small logs have some.
+const LEAST_STRIDE: usize = if cfg!(test) { 2 } else { 1024 };
+/// So many marks at most, so that they take 8 bytes a memory.
+const MOST_MARKS: usize = 64;
+/// So many memories at most may be hung above marks before these are given up.
+const MOST_AMENDED: usize = if cfg!(test) { 2 } else { 256 };
 
-    /// The memories that hang at `depth` or above it. O(log memories), O(1) for nearly all of them.
-    fn down_to(&self, depth: u32) -> &[u32] {
-        // What hangs below where the path turns off is most often a short dead end.
-        let tail = self.depths.iter().rev().take(8).position(|&at| at <= depth);
-        let len =
-            tail.map_or_else(|| self.depths.partition_point(|&at| at <= depth), |below| self.depths.len() - below);
-        &self.memories[..len]
-    }
+/// What a walk has come upon.
+struct Found<'a> {
+    memories: Vec<&'a [u32]>,
+    marks: Vec<&'a [u64]>,
+    /// What it may still cost, in memories found.
+    budget: usize,
+}
 
-    fn merged(&self, other: &Self) -> Self {
-        let mut both: Vec<_> = [self, other].into_iter().flat_map(|run| run.depths.iter().zip(&run.memories)).collect();
-        both.sort_by_key(|&(depth, _)| depth);
-        let (depths, memories) = both.into_iter().unzip();
-        Self { depths, memories }
+impl Default for Found<'_> {
+    fn default() -> Self {
+        Self { memories: Vec::new(), marks: Vec::new(), budget: usize::MAX }
     }
 }
 
-/// Memories that hang on one chain: runs of falling length.
-///
-/// In the usual order the first run grows at its end. Out of order, runs are merged as
-/// in Bentley and Saxe, "Decomposable searching problems", Journal of Algorithms 1(4), 1980:
-/// O(log memories) amortised.
-#[derive(Default)]
-struct Hung {
-    first: Run,
-    more: Vec<Run>,
-}
-
-impl Hung {
-    fn push(&mut self, depth: u32, mem: u32) {
-        let last = self.more.last_mut().unwrap_or(&mut self.first);
-        if last.depths.last().is_none_or(|&deepest| deepest <= depth) {
-            last.push(depth, mem);
-            return;
+impl Found<'_> {
+    /// Set the bits of all but those that have sources in several trees.
+    fn set_bits(&self, words: &mut [u64]) {
+        for mark in &self.marks {
+            words.iter_mut().zip(*mark).for_each(|(word, mark)| *word |= mark);
         }
-        // The last run may have grown at its end since it was begun.
-        if let Some(grown) = self.more.pop() {
-            self.put(grown);
-        }
-        self.put(Run { depths: vec![depth], memories: vec![mem] });
-    }
-
-    /// Add a run, merged with those that are not at least twice as long.
-    fn put(&mut self, mut run: Run) {
-        while let Some(longer) = self.more.pop_if(|longer| longer.depths.len() < 2 * run.depths.len()) {
-            run = longer.merged(&run);
-        }
-        if self.more.is_empty() && self.first.depths.len() < 2 * run.depths.len() {
-            self.first = self.first.merged(&run);
-        } else {
-            self.more.push(run);
+        for &mem in self.memories.iter().copied().flatten().filter(|&mem| mem & SEVERAL == 0) {
+            words[mem as usize / 64] |= 1 << (mem % 64);
         }
     }
 }
@@ -176,6 +151,12 @@ pub struct Index {
     on_chain: Vec<Hung>,
     on_leaf: Map<u32, Vec<u32>>,
     several: Vec<Mem>,
+    /// By chain, from the top down.
+    marks: Map<u32, Vec<Mark>>,
+    /// Where marks lie in the tour, ascending.
+    marked: Vec<u32>,
+    /// Memories that were hung at or above a mark after it was made.
+    amended: Vec<(Node, Mem)>,
 }
 
 impl Default for Index {
@@ -188,6 +169,9 @@ impl Default for Index {
             on_chain: Vec::new(),
             on_leaf: Map::default(),
             several: Vec::new(),
+            marks: Map::default(),
+            marked: Vec::new(),
+            amended: Vec::new(),
         }
     }
 }
@@ -210,6 +194,7 @@ impl Index {
         let (home, mark) = match shape {
             Shape::Home(home) => {
                 self.set_span(mem, home, tour);
+                self.amend(mem, home, tour.span(home));
                 (home, 0)
             }
             Shape::Several(_) => {
@@ -235,6 +220,23 @@ impl Index {
         }
     }
 
+    /// Note a memory that marks do not have, though they lie at or below its home.
+    fn amend(&mut self, mem: Mem, home: Node, span: Span) {
+        let next = self.marked.partition_point(|&at| at < span.start);
+        if self.marked.get(next).is_some_and(|&at| span.covers(at)) {
+            self.amended.push((home, mem));
+            if self.amended.len() > MOST_AMENDED.max(self.rows.len() / 256) {
+                self.unmark();
+            }
+        }
+    }
+
+    fn unmark(&mut self) {
+        self.marks.clear();
+        self.marked.clear();
+        self.amended.clear();
+    }
+
     fn on_chain(&mut self, chain: Chain) -> &mut Hung {
         if self.on_chain.len() <= chain.at() {
             self.on_chain.resize_with(chain.at() + 1, Hung::default);
@@ -253,8 +255,8 @@ impl Index {
         memories.into_iter().for_each(|mem| hung.push(depth, mem));
     }
 
-    /// Take the spans anew after the tour was rebuilt. O(memories).
-    pub fn rebuilt(&mut self, tour: &Tour, memories: &Memories) {
+    /// Take the spans anew after the tour was rebuilt, and mark long chains. O(memories).
+    pub fn rebuilt(&mut self, forest: &Forest, tour: &Tour, memories: &Memories) {
         self.later.clear();
         self.is_later.fill(0);
         for at in 0..self.spans.len() {
@@ -265,6 +267,31 @@ impl Index {
                 }
                 _ => {}
             }
+        }
+        self.unmark();
+        // A chain begins after the one that it hangs on, so that marks build on each other.
+        for chain in 0..self.on_chain.len() {
+            self.mark(Chain(chain as u32), forest, tour, memories);
+        }
+        self.marked.sort_unstable();
+    }
+
+    /// Mark a chain wherever as many of its own memories as a stride hang below the last mark on it.
+    fn mark(&mut self, chain: Chain, forest: &Forest, tour: &Tour, memories: &Memories) {
+        let stride = LEAST_STRIDE.max(self.spans.len() / MOST_MARKS);
+        self.on_chain[chain.at()].merge();
+        let mut next = stride - 1;
+        while let Some(&depth) = self.on_chain[chain.at()].first.depths.get(next) {
+            let mut words = vec![0; self.spans.len().div_ceil(64)];
+            let mut found = Found::default();
+            self.climb(chain, depth, forest, &mut found);
+            found.set_bits(&mut words);
+            self.marks.entry(chain.0).or_default().push(Mark { depth, words: words.into() });
+            let run = &self.on_chain[chain.at()].first;
+            let shape = memories.shape(Mem(run.memories[next] & !SEVERAL));
+            let home = memories.homes(&shape).iter().find(|&&home| forest.chain(home) == Some(chain));
+            self.marked.extend(home.map(|&home| tour.span(home).start));
+            next = run.down_to(depth).len() + stride - 1;
         }
     }
 
@@ -295,41 +322,87 @@ impl Index {
     /// The memories without a flag that are on the path. At least one anchor must be usable.
     #[must_use]
     pub fn on_path(&self, stand: &Stand, facts: Facts<'_>) -> Visible {
-        self.walk(stand, facts).map_or_else(|| self.scan(stand, facts), Visible::Sparse)
+        match self.found(stand, facts.forest) {
+            None => self.scan(stand, facts),
+            Some(found) if found.marks.is_empty() => Visible::Sparse(self.sparse(&found, stand, facts)),
+            Some(found) => {
+                let mut words = vec![0; self.spans.len().div_ceil(64)];
+                found.set_bits(&mut words);
+                Self::add_checked(&self.amended, &mut words, stand, facts);
+                self.add_several(&mut words, stand, facts);
+                Visible::Dense(words)
+            }
+        }
     }
 
-    /// The same by way of the path; `None` where so much is found that a scan is faster.
+    /// The same where it is little; `None` where a mark or a scan is faster than listing it.
     #[must_use]
     pub fn walk(&self, stand: &Stand, facts: Facts<'_>) -> Option<Vec<u32>> {
-        let Facts { forest, .. } = facts;
+        let found = self.found(stand, facts.forest).filter(|found| found.marks.is_empty())?;
+        Some(self.sparse(&found, stand, facts))
+    }
+
+    /// What hangs on the path; `None` where that is so much that a scan is faster.
+    fn found(&self, stand: &Stand, forest: &Forest) -> Option<Found<'_>> {
         // A scan costs about a sixteenth of what a memory found does, for each anchor; a step to
         // the next chain as much as four memories found.
-        let mut budget = self.spans.len() * stand.anchors().len() / 16 + 64;
-        let mut found = Vec::with_capacity(32);
+        let budget = self.spans.len() * stand.anchors().len() / 16 + 64;
+        let mut found = Found { memories: Vec::with_capacity(32), budget, ..Found::default() };
         for anchor in stand.anchors() {
             if forest.chain(anchor).is_none()
                 && let Some(hung) = self.on_leaf.get(&anchor.0)
             {
-                found.push(&hung[..]);
+                found.memories.push(&hung[..]);
             }
-            let mut at = forest.chain_above(anchor);
-            while let Some((chain, depth)) = at {
-                let hung = self.on_chain.get(chain.at()).into_iter();
-                for run in hung.flat_map(|hung| std::iter::once(&hung.first).chain(&hung.more)) {
-                    let memories = run.down_to(depth);
-                    budget = budget.checked_sub(memories.len())?;
-                    found.push(memories);
-                }
-                budget = budget.checked_sub(4)?;
-                at = forest.chains().above(chain);
+            if let Some((chain, depth)) = forest.chain_above(anchor) {
+                self.climb(chain, depth, forest, &mut found)?;
             }
         }
-        let mut out = found.concat();
+        Some(found)
+    }
+
+    fn sparse(&self, found: &Found<'_>, stand: &Stand, facts: Facts<'_>) -> Vec<u32> {
+        let mut out = found.memories.concat();
         if !self.several.is_empty() {
             out.retain(|&mem| mem & SEVERAL == 0 || Self::shows(Mem(mem & !SEVERAL), stand, facts));
             out.iter_mut().for_each(|mem| *mem &= !SEVERAL);
         }
-        Some(out)
+        out
+    }
+
+    /// Find what hangs on the way up from a depth of a chain, as far as the first mark; `None` where
+    /// the budget does not reach.
+    fn climb<'a>(&'a self, chain: Chain, depth: u32, forest: &Forest, found: &mut Found<'a>) -> Option<()> {
+        let mut at = Some((chain, depth));
+        while let Some((chain, depth)) = at {
+            let marks = if self.marks.is_empty() { None } else { self.marks.get(&chain.0) };
+            let mark = marks.and_then(|marks| marks.iter().rev().find(|mark| mark.depth <= depth));
+            for run in self.on_chain.get(chain.at()).into_iter().flat_map(Hung::runs) {
+                let memories = mark.map_or_else(|| run.down_to(depth), |mark| run.between(mark.depth, depth));
+                found.budget = found.budget.checked_sub(memories.len())?;
+                found.memories.push(memories);
+            }
+            if let Some(mark) = mark {
+                found.marks.push(&mark.words);
+                break;
+            }
+            found.budget = found.budget.checked_sub(4)?;
+            at = forest.chains().above(chain);
+        }
+        Some(())
+    }
+
+    /// Set the bits of those whose home is on the path.
+    fn add_checked(homes: &[(Node, Mem)], words: &mut [u64], stand: &Stand, facts: Facts<'_>) {
+        for (_, mem) in homes.iter().filter(|(home, _)| stand.is_on_path(facts, *home)) {
+            words[mem.at() / 64] |= 1 << (mem.0 % 64);
+        }
+    }
+
+    fn add_several(&self, words: &mut [u64], stand: &Stand, facts: Facts<'_>) {
+        for mem in self.several.iter().filter(|&&mem| Self::shows(mem, stand, facts)) {
+            words[mem.at() / 64] |= 1 << (mem.0 % 64);
+        }
     }
 
     fn shows(mem: Mem, stand: &Stand, facts: Facts<'_>) -> bool {
@@ -344,48 +417,8 @@ impl Index {
         for anchor in stand.anchors() {
             self.spans.mark_covering(facts.tour.span(anchor).start, &mut words);
         }
-        let mut set = |mem: Mem| words[mem.at() / 64] |= 1 << (mem.0 % 64);
-        for &(home, mem) in &self.later {
-            if stand.is_on_path(facts, home) {
-                set(mem);
-            }
-        }
-        for &mem in &self.several {
-            if Self::shows(mem, stand, facts) {
-                set(mem);
-            }
-        }
+        Self::add_checked(&self.later, &mut words, stand, facts);
+        self.add_several(&mut words, stand, facts);
         Visible::Dense(words)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// However many come together, and in whatever order of depths, runs stay few and nothing is lost.
-    #[test]
-    fn runs_stay_few_in_every_order() {
-        for together in 1..5 {
-            for order in [0_u32, 1, 2] {
-                let mut hung = Hung::default();
-                let count = 3000_u32;
-                for at in 0..count {
-                    let depth = match order {
-                        0 => at,
-                        1 => count - at,
-                        _ => at.wrapping_mul(2_654_435_761) % count,
-                    };
-                    (0..together).for_each(|mem| hung.push(depth, at * together + mem));
-                }
-                let total = count * together;
-                assert!(hung.more.len() <= total.ilog2() as usize + 2, "{together} {order}: {}", hung.more.len());
-                let mut all: Vec<_> =
-                    std::iter::once(&hung.first).chain(&hung.more).flat_map(|run| run.memories.clone()).collect();
-                all.sort_unstable();
-                assert_eq!(all, (0..total).collect::<Vec<_>>());
-                assert!(std::iter::once(&hung.first).chain(&hung.more).all(|run| run.depths.is_sorted()));
-            }
-        }
     }
 }

@@ -45,7 +45,11 @@ impl Engine {
             .enumerate()
             .map(|(at, ids)| engine.stand(&convert::numbers(&engine, ids)).map_err(|ambiguous| (at, ambiguous)));
         let stands = stands.collect::<Result<Vec<_>, _>>()?;
-        for (at, stand) in stands.iter().enumerate() {
+        // Neighbours one after the other, so that what one walks is in the cache for the next.
+        let mut order: Vec<_> = stands.iter().map(|stand| stand.position(engine.tour())).enumerate().collect();
+        order.sort_unstable_by_key(|&(_, position)| position);
+        for (at, _) in order {
+            let stand = &stands[at];
             let answer = engine.answer(stand, admit);
             let row = &mut bytes[at * width..][..width];
             row.fill(0);
@@ -128,6 +132,13 @@ impl Engine {
         let slices: Vec<&[u8]> = skeletons.iter().map(|skeleton| &**skeleton).collect();
         let blocks = py.detach(|| self.shared.read().encode(&slices)).map_err(|error| convert::block_error(&error))?;
         Ok(blocks.into_iter().map(|(seq, block)| (seq, PyBytes::new(py, &block))).collect())
+    }
+
+    /// Keep room for so many more events, which a log to be read is known to hold.
+    fn reserve(&self, py: Python<'_>, events: usize) -> PyResult<()> {
+        self.shared.check()?;
+        py.detach(|| self.shared.write().reserve(events));
+        Ok(())
     }
 
     /// Take in blocks that follow on each other. Nobody sees the engine in between.

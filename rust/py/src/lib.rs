@@ -9,10 +9,16 @@
 
 mod convert;
 mod engine;
+#[cfg(target_os = "linux")]
+mod pages;
 mod shared;
 mod view;
 
 use pyo3::prelude::*;
+
+#[cfg(target_os = "linux")]
+#[global_allocator]
+static PAGES: pages::LargePages = pages::LargePages;
 
 pyo3::create_exception!(
     branchmem._core,
