@@ -173,7 +173,7 @@ impl Engine {
         let mut admitted = Admitted::default();
         let pairs = mems.iter().zip(nodes).map(|(mem, node)| (mem.load(Relaxed), node.load(Relaxed)));
         if policy == 0 {
-            covers_each(self.index.rows(), mems, self.tour().positions(), nodes, visible);
+            covers_each(self.index.spans(), mems, self.tour().positions(), nodes, visible);
             if self.index.later() > 0 {
                 for ((mem, node), visible) in pairs.zip(visible) {
                     if self.index.is_later(mem) {

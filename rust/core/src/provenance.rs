@@ -37,6 +37,36 @@ pub enum Shape {
     Fork,
 }
 
+/// A shape as it is kept: ordinals take 30 bits, the other two say what they are of.
+#[derive(Clone, Copy)]
+struct Packed(u32);
+
+const SEVERAL: u32 = 1 << 30;
+const OTHER: u32 = 2 << 30;
+
+impl Packed {
+    fn of(shape: Shape) -> Self {
+        Self(match shape {
+            Shape::Home(node) => node.0,
+            Shape::Several(at) => SEVERAL | at,
+            Shape::Nowhere => OTHER,
+            Shape::Wide => OTHER | 1,
+            Shape::Fork => OTHER | 2,
+        })
+    }
+
+    fn shape(self) -> Shape {
+        let low = self.0 & (SEVERAL - 1);
+        match (self.0 & !(SEVERAL - 1), low) {
+            (0, _) => Shape::Home(Node(low)),
+            (SEVERAL, _) => Shape::Several(low),
+            (_, 0) => Shape::Nowhere,
+            (_, 1) => Shape::Wide,
+            _ => Shape::Fork,
+        }
+    }
+}
+
 /// The reduction of a set of sources.
 #[derive(Default)]
 struct Reduction {
@@ -57,7 +87,22 @@ impl Reduction {
     }
 }
 
-/// All memories. About 40 bytes a memory beside 4 a reference.
+/// The number of a word for each memory that has one. Takes no room until one does.
+#[derive(Default)]
+struct Words(Vec<u32>);
+
+impl Words {
+    fn get(&self, mem: Mem) -> Option<u32> {
+        self.0.get(mem.at()).copied().filter(|&word| word != NO_WORD)
+    }
+
+    fn set(&mut self, mem: Mem, word: u32) {
+        self.0.resize(self.0.len().max(mem.at() + 1), NO_WORD);
+        self.0[mem.at()] = word;
+    }
+}
+
+/// All memories. About 16 bytes a memory beside 4 a reference, and 8 where kinds and keys are in use.
 #[derive(Default)]
 pub struct Memories {
     numbers: Vec<Number>,
@@ -65,14 +110,14 @@ pub struct Memories {
     refs: Vec<Number>,
     ends: Vec<u32>,
     own: Vec<u16>,
-    labels: Vec<u32>,
-    keys: Vec<u32>,
+    labels: Words,
+    keys: Words,
     words: Vec<Box<str>>,
     word_numbers: Map<Box<str>, u32>,
-    /// Own sources not attached and upstreams not settled.
-    open: Vec<u32>,
+    /// Own sources not attached and upstreams not settled, of each memory that has any.
+    open: Map<u32, u32>,
     flags: Vec<Reasons>,
-    shapes: Vec<Shape>,
+    shapes: Vec<Packed>,
     several: Vec<Box<[Node]>>,
     free: Vec<u32>,
     /// Memories with a flag, as bits.
@@ -139,13 +184,13 @@ impl Memories {
     /// The kind of a memory, `None` for `fact`.
     #[must_use]
     pub fn label(&self, mem: Mem) -> Option<&str> {
-        self.words.get(self.labels[mem.at()] as usize).map(AsRef::as_ref)
+        self.words.get(self.labels.get(mem)? as usize).map(AsRef::as_ref)
     }
 
     /// What a memory is about.
     #[must_use]
     pub fn key(&self, mem: Mem) -> Option<&str> {
-        self.words.get(self.keys[mem.at()] as usize).map(AsRef::as_ref)
+        self.words.get(self.keys.get(mem)? as usize).map(AsRef::as_ref)
     }
 
     /// The flags of a memory that no anchor changes. Ask [`Self::is_current`] first.
@@ -163,7 +208,7 @@ impl Memories {
     /// Where its sources lie. Ask [`Self::is_current`] first.
     #[must_use]
     pub fn shape(&self, mem: Mem) -> Shape {
-        self.shapes[mem.at()]
+        self.shapes[mem.at()].shape()
     }
 
     /// The deepest source in each tree, of a shape that holds them.
@@ -179,7 +224,7 @@ impl Memories {
     /// Whether a memory is settled: its reduction is final.
     #[must_use]
     pub fn is_settled(&self, mem: Mem) -> bool {
-        self.open[mem.at()] == 0
+        !self.open.contains_key(&mem.0)
     }
 
     /// Memories with a flag or not settled, by ordinal.
@@ -228,11 +273,16 @@ impl Memories {
         self.refs.extend_from_slice(&block.refs[skeleton.derived_from.clone()]);
         self.ends.push(self.refs.len() as u32);
         self.own.push(skeleton.sources.len() as u16);
-        let (label, key) = (self.word(skeleton.label), self.word(skeleton.key));
-        self.labels.push(label);
-        self.keys.push(key);
+        if let Some(label) = skeleton.label {
+            let word = self.word(label);
+            self.labels.set(mem, word);
+        }
+        if let Some(key) = skeleton.key {
+            let word = self.word(key);
+            self.keys.set(mem, word);
+        }
         self.flags.push(0);
-        self.shapes.push(Shape::Nowhere);
+        self.shapes.push(Packed::of(Shape::Nowhere));
         if mem.at().is_multiple_of(64) {
             self.irregular.push(0);
         }
@@ -249,11 +299,11 @@ impl Memories {
                 open += 1;
             }
         }
-        self.open.push(open);
         if open == 0 {
             self.settle(mem, ids, forest, settled);
             return;
         }
+        self.open.insert(mem.0, open);
         self.set_irregular(mem, true);
         if !self.upstreams(mem).is_empty() {
             self.open_derived.insert(mem.0);
@@ -267,8 +317,7 @@ impl Memories {
             return;
         }
         for mem in self.waiting_for_source.remove(&number.0).unwrap_or_default() {
-            self.open[mem.at()] -= 1;
-            if self.open[mem.at()] == 0 {
+            if self.is_last_open(mem) {
                 self.settle(mem, ids, forest, settled);
             } else {
                 self.touch(mem);
@@ -280,6 +329,20 @@ impl Memories {
     pub fn message_detached(&mut self, number: Number) {
         if let Some(waiting) = self.waiting_for_source.get(&number.0).cloned() {
             waiting.into_iter().for_each(|mem| self.touch(mem));
+        }
+    }
+
+    /// Count one of what a memory waits for as come, and say whether it was the last.
+    fn is_last_open(&mut self, mem: Mem) -> bool {
+        match self.open.get_mut(&mem.0) {
+            Some(left) if *left > 1 => {
+                *left -= 1;
+                false
+            }
+            _ => {
+                self.open.remove(&mem.0);
+                true
+            }
         }
     }
 
@@ -299,7 +362,7 @@ impl Memories {
             self.open_derived.remove(&mem.0);
             let (flags, reduction) = self.reduced(&[mem], |up| up == mem, ids, forest);
             self.set(mem, flags, &reduction);
-            if matches!(self.shapes[mem.at()], Shape::Wide | Shape::Fork) {
+            if matches!(self.shape(mem), Shape::Wide | Shape::Fork) {
                 self.wide.push(mem);
             }
             settled.push(mem);
@@ -307,8 +370,7 @@ impl Memories {
                 continue;
             }
             for down in self.waiting_for_upstream.remove(&self.numbers[mem.at()].0).unwrap_or_default() {
-                self.open[down.at()] -= 1;
-                if self.open[down.at()] == 0 {
+                if self.is_last_open(down) {
                     next.push(down);
                 } else {
                     self.derived_touched = true;
@@ -341,7 +403,7 @@ impl Memories {
                         // An upstream without sources gives NO_SOURCES itself, by its flags.
                         sourced = true;
                         flags |= self.flags[up.at()];
-                        let shape = self.shapes[up.at()];
+                        let shape = self.shape(up);
                         reduction.fork |= shape == Shape::Fork;
                         reduction.wide |= shape == Shape::Wide;
                         self.homes(&shape).iter().for_each(|&node| reduction.add(forest, node));
@@ -392,17 +454,17 @@ impl Memories {
             for &mem in &members {
                 self.set(mem, flags, &reduction);
             }
-            if matches!(self.shapes[members[0].at()], Shape::Wide | Shape::Fork) {
+            if matches!(self.shape(members[0]), Shape::Wide | Shape::Fork) {
                 self.wide_open.push(members);
             }
         }
     }
 
     fn set(&mut self, mem: Mem, flags: Reasons, reduction: &Reduction) {
-        if let Shape::Several(at) = self.shapes[mem.at()] {
+        if let Shape::Several(at) = self.shape(mem) {
             self.free.push(at);
         }
-        self.shapes[mem.at()] = match &reduction.homes[..] {
+        let shape = match &reduction.homes[..] {
             _ if reduction.fork => Shape::Fork,
             _ if reduction.wide => Shape::Wide,
             [] => Shape::Nowhere,
@@ -418,6 +480,7 @@ impl Memories {
                 Shape::Several(at)
             }
         };
+        self.shapes[mem.at()] = Packed::of(shape);
         self.flags[mem.at()] = flags;
         self.set_irregular(mem, flags != 0);
     }
@@ -427,8 +490,7 @@ impl Memories {
         if irregular { *word |= bit } else { *word &= !bit }
     }
 
-    fn word(&mut self, word: Option<&str>) -> u32 {
-        let Some(word) = word else { return NO_WORD };
+    fn word(&mut self, word: &str) -> u32 {
         if let Some(&number) = self.word_numbers.get(word) {
             return number;
         }

@@ -1,8 +1,7 @@
 //! Spans of an Euler tour, side by side: what a span covers is decided by one comparison.
 //!
-//! The two loops over many spans live here, each over the layout that it reads
-//! fastest: a scan over columns, which is compiled for several instruction sets
-//! and chosen when called, and random places over rows.
+//! The two loops over many spans live here: a scan of all, which is compiled for
+//! several instruction sets and chosen when called, and random places.
 
 use multiversion::multiversion;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -40,18 +39,6 @@ pub struct Spans {
 }
 
 impl Spans {
-    /// How many there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.starts.len()
-    }
-
-    /// Whether there is none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.starts.is_empty()
-    }
-
     /// The span at a place.
     #[must_use]
     pub fn get(&self, at: usize) -> Span {
@@ -75,19 +62,15 @@ impl Spans {
     pub fn starts(&self) -> &[u32] {
         &self.starts
     }
-
-    /// Set the bit of each span that covers `position`. O(spans).
-    pub fn mark_covering(&self, position: u32, words: &mut [u64]) {
-        mark(&self.starts, &self.sizes, position, words);
-    }
 }
 
+/// Set the bit of each span that covers `position`, as far as there are words. O(spans).
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl+avx512dq", "x86_64+avx2"))]
-fn mark(starts: &[u32], sizes: &[u32], position: u32, words: &mut [u64]) {
-    for ((starts, sizes), word) in starts.chunks(64).zip(sizes.chunks(64)).zip(words) {
+pub fn mark_covering(spans: &[Span], position: u32, words: &mut [u64]) {
+    for (spans, word) in spans.chunks(64).zip(words) {
         let mut halves = [0_u32; 64];
-        for (at, ((half, start), size)) in halves.iter_mut().zip(starts).zip(sizes).enumerate() {
-            *half = u32::from(position.wrapping_sub(*start) < *size) << (at % 32);
+        for (at, (half, span)) in halves.iter_mut().zip(spans).enumerate() {
+            *half = u32::from(span.covers(position)) << (at % 32);
         }
         let low = halves[..32].iter().fold(0, |all, half| all | half);
         let high = halves[32..].iter().fold(0, |all, half| all | half);
@@ -128,14 +111,14 @@ mod tests {
                 let span = if at % 5 == 0 { Span::NEVER } else { Span { start: at, size: at * 7 % 50 } };
                 spans.set(at as usize, span);
             }
+            let table: Vec<_> = (0..len as usize).map(|at| spans.get(at)).chain([Span::NEVER]).collect();
             for position in [0, 1, 17, 64, NOWHERE] {
                 let mut words = vec![0; (len as usize).div_ceil(64)];
-                spans.mark_covering(position, &mut words);
+                mark_covering(&table, position, &mut words);
                 for at in 0..len as usize {
                     assert_eq!(words[at / 64] >> (at % 64) & 1 == 1, spans.get(at).covers(position), "{len} {at}");
                 }
             }
-            let table: Vec<_> = (0..len as usize).map(|at| spans.get(at)).chain([Span::NEVER]).collect();
             let positions = [0, 3, 40, NOWHERE];
             let places: Vec<_> = (0..len + 3).chain([NOWHERE]).collect();
             for node in [0_u32, 1, 2, 3, 4, NOWHERE] {

@@ -14,7 +14,7 @@ use crate::ids::{Mem, Node};
 use crate::provenance::{Memories, Shape};
 use crate::reason::Admitted;
 use crate::runs::Hung;
-use crate::spans::{Span, Spans};
+use crate::spans::{Span, mark_covering};
 use crate::stand::Stand;
 use crate::topology::Forest;
 use crate::tour::Tour;
@@ -140,10 +140,9 @@ impl Found<'_> {
 
 /// Where every settled memory without a flag hangs.
 pub struct Index {
-    /// By memory; [`Span::NEVER`] where one anchor can never show it in strict. As columns to be
-    /// scanned, and as rows, which end with one that covers nothing, to be looked up.
-    spans: Spans,
-    rows: Vec<Span>,
+    /// By memory, and a last one that covers nothing; [`Span::NEVER`] where one anchor can never show
+    /// it in strict.
+    spans: Vec<Span>,
     /// Memories whose home is not in the tour.
     later: Vec<(Node, Mem)>,
     /// The same as bits.
@@ -162,8 +161,7 @@ pub struct Index {
 impl Default for Index {
     fn default() -> Self {
         Self {
-            spans: Spans::default(),
-            rows: vec![Span::NEVER],
+            spans: vec![Span::NEVER],
             later: Vec::new(),
             is_later: Vec::new(),
             on_chain: Vec::new(),
@@ -177,11 +175,15 @@ impl Default for Index {
 }
 
 impl Index {
+    /// How many memories there are.
+    fn len(&self) -> usize {
+        self.spans.len() - 1
+    }
+
     /// Keep room for one more memory.
     pub fn push(&mut self) {
-        self.spans.grow(self.rows.len());
-        self.rows.push(Span::NEVER);
-        self.is_later.resize(self.spans.len().div_ceil(64), 0);
+        self.spans.push(Span::NEVER);
+        self.is_later.resize(self.len().div_ceil(64), 0);
     }
 
     /// Hang a memory that is settled. O(1) in order, O(log memories) amortised out of order.
@@ -212,8 +214,7 @@ impl Index {
     fn set_span(&mut self, mem: Mem, home: Node, tour: &Tour) {
         let span = tour.span(home);
         let toured = if span.size > 0 { span } else { Span::LATER };
-        self.spans.set(mem.at(), toured);
-        self.rows[mem.at()] = toured;
+        self.spans[mem.at()] = toured;
         if span.size == 0 {
             self.later.push((home, mem));
             self.is_later[mem.at() / 64] |= 1 << (mem.0 % 64);
@@ -225,7 +226,7 @@ impl Index {
         let next = self.marked.partition_point(|&at| at < span.start);
         if self.marked.get(next).is_some_and(|&at| span.covers(at)) {
             self.amended.push((home, mem));
-            if self.amended.len() > MOST_AMENDED.max(self.rows.len() / 256) {
+            if self.amended.len() > MOST_AMENDED.max(self.len() / 256) {
                 self.unmark();
             }
         }
@@ -259,7 +260,7 @@ impl Index {
     pub fn rebuilt(&mut self, forest: &Forest, tour: &Tour, memories: &Memories) {
         self.later.clear();
         self.is_later.fill(0);
-        for at in 0..self.spans.len() {
+        for at in 0..self.len() {
             let mem = Mem(at as u32);
             match memories.shape(mem) {
                 Shape::Home(home) if memories.is_settled(mem) && memories.flags(mem) == 0 => {
@@ -278,11 +279,11 @@ impl Index {
 
     /// Mark a chain wherever as many of its own memories as a stride hang below the last mark on it.
     fn mark(&mut self, chain: Chain, forest: &Forest, tour: &Tour, memories: &Memories) {
-        let stride = LEAST_STRIDE.max(self.spans.len() / MOST_MARKS);
+        let stride = LEAST_STRIDE.max(self.len() / MOST_MARKS);
         self.on_chain[chain.at()].merge();
         let mut next = stride - 1;
         while let Some(&depth) = self.on_chain[chain.at()].first.depths.get(next) {
-            let mut words = vec![0; self.spans.len().div_ceil(64)];
+            let mut words = vec![0; self.len().div_ceil(64)];
             let mut found = Found::default();
             self.climb(chain, depth, forest, &mut found);
             found.set_bits(&mut words);
@@ -297,8 +298,8 @@ impl Index {
 
     /// The spans of all memories, and a last one that covers nothing.
     #[must_use]
-    pub fn rows(&self) -> &[Span] {
-        &self.rows
+    pub fn spans(&self) -> &[Span] {
+        &self.spans
     }
 
     /// How many memories have a home that is not in the tour.
@@ -316,7 +317,7 @@ impl Index {
     /// The span of a memory's home.
     #[must_use]
     pub fn span(&self, mem: Mem) -> Span {
-        self.rows[mem.at()]
+        self.spans[mem.at()]
     }
 
     /// The memories without a flag that are on the path. At least one anchor must be usable.
@@ -326,7 +327,7 @@ impl Index {
             None => self.scan(stand, facts),
             Some(found) if found.marks.is_empty() => Visible::Sparse(self.sparse(&found, stand, facts)),
             Some(found) => {
-                let mut words = vec![0; self.spans.len().div_ceil(64)];
+                let mut words = vec![0; self.len().div_ceil(64)];
                 found.set_bits(&mut words);
                 Self::add_checked(&self.amended, &mut words, stand, facts);
                 self.add_several(&mut words, stand, facts);
@@ -346,7 +347,7 @@ impl Index {
     fn found(&self, stand: &Stand, forest: &Forest) -> Option<Found<'_>> {
         // A scan costs about a sixteenth of what a memory found does, for each anchor; a step to
         // the next chain as much as four memories found.
-        let budget = self.spans.len() * stand.anchors().len() / 16 + 64;
+        let budget = self.len() * stand.anchors().len() / 16 + 64;
         let mut found = Found { memories: Vec::with_capacity(32), budget, ..Found::default() };
         for anchor in stand.anchors() {
             if forest.chain(anchor).is_none()
@@ -413,9 +414,9 @@ impl Index {
     /// The same by way of all spans.
     #[must_use]
     pub fn scan(&self, stand: &Stand, facts: Facts<'_>) -> Visible {
-        let mut words = vec![0; self.spans.len().div_ceil(64)];
+        let mut words = vec![0; self.len().div_ceil(64)];
         for anchor in stand.anchors() {
-            self.spans.mark_covering(facts.tour.span(anchor).start, &mut words);
+            mark_covering(&self.spans, facts.tour.span(anchor).start, &mut words);
         }
         Self::add_checked(&self.later, &mut words, stand, facts);
         self.add_several(&mut words, stand, facts);
