@@ -18,7 +18,7 @@ from rich.table import Table
 from bench import shapes
 from bench.machine import machine
 from bench.questions import QUESTIONS
-from bench.rows import Row
+from bench.rows import MICROSECONDS, Row
 from bench.workbench import SIZES, Unequal, workbench
 
 
@@ -34,6 +34,7 @@ def compare(size: str, names: Sequence[str]) -> dict[str, Any]:
             "seed": shapes.SEED,
             "works": bench.descriptions(),
             "answers_found_equal": bench.checked,
+            "left_out": bench.left_out,
             "rows": [row.to_dict() for row in rows],
         }
 
@@ -45,6 +46,8 @@ def show(report: dict[str, Any], console: Console) -> None:
     for work in report["works"]:
         console.print(", ".join(f"{key} {value}" for key, value in work.items()), soft_wrap=True)
     console.print(f"seed {report['seed']}, {report['answers_found_equal']:,} answers found equal before timing")
+    for what in report["left_out"]:
+        console.print(f"left out: {what}", soft_wrap=True)
     table = Table(show_edge=False)
     for heading in ("", "question", "work", "peer"):
         table.add_column(heading)
@@ -56,8 +59,8 @@ def show(report: dict[str, Any], console: Console) -> None:
         met = {None: "", True: "yes", False: "NO"}[row["met"]]
         table.add_row(
             *(row[key] for key in ("name", "question", "work", "peer")),
-            _duration(row["ours_us"]),
-            _duration(row["theirs_us"]),
+            _figure(row["ours"], row["unit"]),
+            _figure(row["theirs"], row["unit"]),
             f"{row['ratio']:.2f}x",
             goal,
             met,
@@ -65,10 +68,18 @@ def show(report: dict[str, Any], console: Console) -> None:
     console.print(table)
 
 
+def _figure(value: float, unit: str) -> str:
+    if unit == MICROSECONDS:
+        return _duration(value)
+    return f"{value:,.0f} {unit}" if value >= 10 else f"{value:.1f} {unit}"
+
+
 def _duration(us: float) -> str:
     if us < 1:
         return f"{us * 1e3:.2f} ns" if us < 0.1 else f"{us * 1e3:.0f} ns"
-    return f"{us:.2f} µs" if us < 100 else f"{us:,.0f} µs"
+    if us < 100:
+        return f"{us:.2f} µs"
+    return f"{us:,.0f} µs" if us < 100_000 else f"{us / 1e3:,.0f} ms"
 
 
 def _names(text: str) -> list[str]:

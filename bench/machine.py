@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import platform
 import sqlite3
+import tempfile
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import branchmem as bm
 import numpy as np
+
+PEERS: Final = ("duckdb", "networkx", "rustworkx", "pyroaring")
 
 
 def machine() -> dict[str, Any]:
@@ -23,8 +27,21 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "numpy": np.__version__,
         "sqlite": sqlite3.sqlite_version,
+        **{name: version(name) for name in PEERS},
         "branchmem": bm.__version__,
+        "disk": file_system(tempfile.gettempdir()),
     }
+
+
+def file_system(folder: str) -> str:
+    """The type of the file system that a folder lies on, as Linux names it; empty on other systems."""
+    mounts = Path("/proc/self/mounts")
+    if not mounts.exists():
+        return ""
+    place = Path(folder).resolve()
+    found = (line.split()[1:3] for line in mounts.read_text(encoding="utf-8").splitlines())
+    above = [(len(point), kind) for point, kind in found if place.is_relative_to(point)]
+    return max(above)[1] if above else ""
 
 
 def has_avx512() -> bool:

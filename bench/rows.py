@@ -1,12 +1,15 @@
-"""A row of the table: one question, ours and a peer's time, their ratio, the goal, whether it is met."""
+"""A row of the table: one question, ours and a peer's figure, their ratio, the goal, whether it is met."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from bench.timing import Runner, race
+
+MICROSECONDS: Final = "µs"
+BYTES: Final = "bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Times in microseconds an operation; `goal` is the least ratio of theirs to ours."""
+    """What ours and theirs cost an operation, in `unit`; `goal` is the least ratio of theirs to ours."""
 
     name: str
     question: str
@@ -30,10 +33,11 @@ class Row:
     ours: float
     theirs: float
     goal: float | None
+    unit: str = MICROSECONDS
 
     @property
     def ratio(self) -> float:
-        """How many times quicker we are."""
+        """How many times less ours costs."""
         return self.theirs / self.ours
 
     @property
@@ -49,8 +53,9 @@ class Row:
             "work": self.work,
             "peer": self.peer,
             "variant": self.variant,
-            "ours_us": round(self.ours, 4),
-            "theirs_us": round(self.theirs, 4),
+            "ours": round(self.ours, 4),
+            "theirs": round(self.theirs, 4),
+            "unit": self.unit,
             "ratio": round(self.ratio, 2),
             "goal": self.goal,
             "met": self.met,

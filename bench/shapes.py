@@ -12,6 +12,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import branchmem as bm
@@ -75,8 +76,18 @@ def star(count: int, rng: random.Random) -> list[int]:
 
 
 def caterpillar(count: int, rng: random.Random) -> list[int]:
-    """One long conversation with a dead reply beside every message of it."""
-    return [message - 1 if message % 2 == 0 else max(0, message - 2) for message in range(count)]
+    """One long conversation with a dead reply beside every message of it, each written after it had gone on."""
+    return [ROOT if message == 0 else max(0, message - (2 if message % 2 else 3)) for message in range(count)]
+
+
+def regenerated(count: int, rng: random.Random) -> list[int]:
+    """One long conversation whose tip is regenerated at every step: half of it is dead replies."""
+    return _spine(count, dead=1)
+
+
+def dead_ends(count: int, rng: random.Random) -> list[int]:
+    """The same, with every reply that is given up answered once before."""
+    return _spine(count, dead=2)
 
 
 def scattered(count: int, rng: random.Random) -> list[int]:
@@ -84,14 +95,14 @@ def scattered(count: int, rng: random.Random) -> list[int]:
     return [ROOT] + [rng.randrange(message) for message in range(1, count)]
 
 
-def chats(count: int, rng: random.Random) -> list[int]:
-    """Trees of about 500 messages, interleaved at random; 4 % of the messages start a branch.
+def chats(count: int, rng: random.Random, tree: int = TREE) -> list[int]:
+    """Trees of about so many messages, interleaved at random; 4 % of the messages start a branch.
 
     A branch starts a few messages (geometric, mean 3.64) above the latest
     message of its tree, as a regeneration or an edit does, and is what the
     conversation then goes on with.
     """
-    latest = [ROOT] * max(1, count // TREE)
+    latest = [ROOT] * max(1, count // tree)
     stay = 1 / MEAN_STEPS_BACK
     parents: list[int] = []
     for message in range(count):
@@ -99,7 +110,7 @@ def chats(count: int, rng: random.Random) -> list[int]:
         parent = latest[tree]
         if parent != ROOT and rng.random() < BRANCHING:
             steps = 1 + int(math.log(1 - rng.random()) / math.log(1 - stay))
-            parent = _climb(parents, parent, steps)
+            parent = climb(parents, parent, steps)
         parents.append(parent)
         latest[tree] = message
     return parents
@@ -108,9 +119,13 @@ def chats(count: int, rng: random.Random) -> list[int]:
 SHAPES: Final[dict[str, Callable[[int, random.Random], list[int]]]] = {
     "chats": chats,
     "dense": chats,
+    "chats-of-100": partial(chats, tree=100),
+    "chats-of-2k": partial(chats, tree=2_000),
     "chain": chain,
     "star": star,
     "caterpillar": caterpillar,
+    "regenerated": regenerated,
+    "dead-ends": dead_ends,
     "random": scattered,
 }
 
@@ -171,6 +186,12 @@ def depths(parents: Sequence[int]) -> list[int]:
     return depth
 
 
+def _spine(count: int, dead: int) -> list[int]:
+    """A conversation in which every message is first answered by a branch of `dead` messages that is given up."""
+    step = dead + 1
+    return [ROOT if at == 0 else at - step if at % step == 0 else at - 1 for at in range(count)]
+
+
 def _branches(parents: Sequence[int]) -> dict[int, list[int]]:
     """The children of every message that has several."""
     children: dict[int, list[int]] = {}
@@ -185,7 +206,7 @@ def _sources(
 ) -> tuple[int, ...]:
     sources = [deepest]
     for _ in range(rng.randint(*SOURCES) - 1):
-        sources.append(_climb(parents, sources[-1], rng.randint(*GAP)))
+        sources.append(climb(parents, sources[-1], rng.randint(*GAP)))
     if rng.random() < FORKS:
         message = deepest
         for _ in range(REACH):
@@ -197,7 +218,7 @@ def _sources(
     return tuple(dict.fromkeys(sources))
 
 
-def _climb(parents: Sequence[int], message: int, steps: int) -> int:
+def climb(parents: Sequence[int], message: int, steps: int) -> int:
     """The message this many steps above, or the root."""
     while steps and parents[message] != ROOT:
         message = parents[message]

@@ -1,47 +1,24 @@
-"""What a view costs on each shape: standing at an anchor, one bit a memory, one memory, many pairs.
+"""What a question costs on each shape: one bit a memory, one memory, many pairs, one message above another.
 
 A chart is one question on one work, `question/shape/size`; the reference is on
-the charts of 1,000 memories.  Run `pytest bench`; figures compare within one run.
+the charts of 1,000 memories.  Run `pytest bench`, or `pytest bench --largest 1000`
+for the small charts alone; figures compare within one run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache
 from itertools import cycle
 from typing import Any
 
-import branchmem as bm
 import numpy as np
-import pytest
-from branchmem.reference import Reference
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench import shapes
+from bench.charts import chart, filled, on_every_shape, work_of
 from bench.peers.walk import Walk
-from bench.shapes import Work
+from bench.shapes import ROOT, Work
 from bench.tour import Tour
-
-ENGINES: dict[str, Callable[[], Any]] = {"engine": bm.Engine, "reference": Reference}
-CASES = [
-    pytest.param(name, shape, count, id=f"{shape}/{shapes.size_name(count)}-{name}")
-    for name, counts in (("reference", (1_000,)), ("engine", (1_000, 100_000)))
-    for shape in shapes.SHAPES
-    for count in counts
-]
-on_every_shape = pytest.mark.parametrize(("name", "shape", "count"), CASES)
-
-
-@cache
-def work_of(shape: str, count: int) -> Work:
-    return shapes.work(shape, count)
-
-
-@cache
-def filled(name: str, shape: str, count: int) -> Any:
-    engine = ENGINES[name]()
-    engine.add(work_of(shape, count).events())
-    return engine
 
 
 def anchors_of(work: Work) -> list[str]:
@@ -54,9 +31,10 @@ def seen_by_climbing(work: Work) -> list[bytes]:
     return [walk.bitmap(anchor) for anchor in shapes.anchors(work, 10)]
 
 
-def chart(benchmark: BenchmarkFixture, question: str, work: Work, name: str) -> None:
-    benchmark.group = f"{question}/{work.name}"
-    benchmark.name = f"{benchmark.group} {name}"
+def is_above(work: Work, a: int, b: int) -> bool:
+    while b not in (a, ROOT):
+        b = work.parents[b]
+    return a == b
 
 
 def each_in_turn(question: Callable[[Any], object], arguments: Iterable[Any]) -> Callable[[], object]:
@@ -80,7 +58,7 @@ def test_bench_contains(benchmark: BenchmarkFixture, name: str, shape: str, coun
     work, engine = work_of(shape, count), filled(name, shape, count)
     view = engine.at(anchors_of(work)[0])
     bits = np.unpackbits(np.frombuffer(seen_by_climbing(work)[0], dtype=np.uint8), bitorder="little")
-    memories = range(0, count, count // 100)
+    memories = range(0, count, max(1, count // 100))
     assert [work.memory_ids[memory] in view for memory in memories] == [bool(bits[memory]) for memory in memories]
     chart(benchmark, "contains", work, name)
     benchmark(each_in_turn(lambda id: id in view, [work.memory_ids[memory] for memory in memories]))
@@ -102,16 +80,13 @@ def test_bench_visible(benchmark: BenchmarkFixture, name: str, shape: str, count
 
 
 @on_every_shape
-def test_bench_add(benchmark: BenchmarkFixture, name: str, shape: str, count: int) -> None:
-    """All events of a work in one batch: linear on every shape, or a label moves."""
-    work = work_of(shape, count)
-    events = list(work.events())
-    chart(benchmark, "add", work, name)
-
-    def add() -> Any:
-        engine = ENGINES[name]()
-        engine.add(events)
-        return engine
-
-    engine = benchmark.pedantic(add, rounds=3)  # type: ignore[no-untyped-call]  # pytest-benchmark leaves it bare
-    assert len(engine.memory_ids) == len(engine.message_ids) == count
+def test_bench_is_ancestor(benchmark: BenchmarkFixture, name: str, shape: str, count: int) -> None:
+    """Must be alike on all shapes but for a factor of two; if dead ends cost more, checks climb chains."""
+    work, engine = work_of(shape, count), filled(name, shape, count)
+    pairs = list(zip(shapes.anchors(work, 200)[::2], shapes.anchors(work, 200)[1::2], strict=True))
+    tree = engine.tree
+    for a, b in pairs[:20]:
+        assert tree.is_ancestor(work.message_ids[a], work.message_ids[b]) == is_above(work, a, b), f"{a} above {b}"
+    ids = [(work.message_ids[a], work.message_ids[b]) for a, b in pairs]
+    chart(benchmark, "is_ancestor", work, name)
+    benchmark(each_in_turn(lambda pair: tree.is_ancestor(*pair), ids))

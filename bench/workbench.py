@@ -100,11 +100,12 @@ SIZES: Final = {
 
 
 class Workbench:
-    """What one run loads, each when a row first asks for it, and the count of answers found equal."""
+    """What one run loads, each when a row first asks for it, the count of answers found equal, and what is left out."""
 
     def __init__(self, size: Size) -> None:
         self.size = size
         self.checked = 0
+        self.left_out: list[str] = []
         self._loaded: dict[tuple[str, int], Loaded] = {}
 
     def load(self, shape: str, count: int) -> Loaded:
@@ -119,6 +120,10 @@ class Workbench:
         if ours != theirs:
             raise Unequal(f"{what}: ours and the peer's answer differ")
         self.checked += 1
+
+    def leave_out(self, what: str) -> None:
+        """Say what cannot be measured here, and why."""
+        self.left_out.append(what)
 
     def descriptions(self) -> list[dict[str, Any]]:
         """Of everything loaded so far."""
