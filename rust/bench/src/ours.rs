@@ -1,4 +1,4 @@
-//! The topology of the engine, fed as the engine feeds it: the forest, and the tour's pointer for each message.
+//! The topology of the engine, fed as the engine feeds it: the forest, and what the tour notes of it.
 
 use crate::shapes::ROOT;
 use branchmem_core::event::Parent;
@@ -11,7 +11,7 @@ use branchmem_core::tour::Tour;
 pub struct Ours {
     pub forest: Forest,
     pub tour: Tour,
-    attached: Vec<Node>,
+    late: Vec<Node>,
 }
 
 impl Ours {
@@ -27,13 +27,10 @@ impl Ours {
 
     /// As `Engine::fold` does for a message.
     fn take_in(&mut self, number: Number, parent: Parent, node: Option<Node>) {
-        let attached = &mut self.attached;
-        self.forest.push(number, parent, node, |_, node| attached.push(node));
-        if self.attached.is_empty() {
-            self.tour.detached(&self.forest);
-        }
-        for node in self.attached.drain(..) {
-            self.tour.attached(&self.forest, node);
+        let late = &mut self.late;
+        self.forest.push(number, parent, node, |_, node| late.push(node));
+        for node in self.late.drain(..) {
+            self.tour.attached_late(&self.forest, node);
         }
     }
 
@@ -76,7 +73,11 @@ pub fn not_labelled_once(parents: &[u32]) -> usize {
     let mut times = vec![0_u8; parents.len()];
     for (at, &parent) in parents.iter().enumerate().rev() {
         let above = if parent == ROOT { Parent::Root } else { Parent::Id(Number(parent)) };
-        forest.push(Number(at as u32), above, None, |forest, node| times[forest.number(node).at()] += 1);
+        let mut late = Vec::new();
+        let node = forest.push(Number(at as u32), above, None, |_, node| late.push(node));
+        late.extend(forest.is_attached(node).then_some(node));
+        // They came last first.
+        late.into_iter().for_each(|node| times[parents.len() - 1 - node.at()] += 1);
     }
     times.into_iter().filter(|&times| times != 1).count()
 }

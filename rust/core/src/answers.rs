@@ -39,7 +39,7 @@ impl Engine {
     pub fn reasons_by_tour(&self, mem: Mem, stand: &Stand) -> Option<Reasons> {
         let span = self.index.span(mem);
         let (top, anchor) = stand.only_anchor()?;
-        (span.size > 0).then(|| self.tour().misplaced(span, anchor, top))
+        (span.size > 0 && self.tour().knows(anchor)).then(|| self.tour().misplaced(span, anchor, top))
     }
 
     /// Whether freezing the tour would cost less than `slow` verdicts have cost for want of it.
@@ -174,10 +174,10 @@ impl Engine {
         let pairs = mems.iter().zip(nodes).map(|(mem, node)| (mem.load(Relaxed), node.load(Relaxed)));
         if policy == 0 {
             covers_each(self.index.spans(), mems, self.tour().positions(), nodes, visible);
-            if self.index.later() > 0 {
+            if self.index.later() > 0 || !self.is_pointed() {
                 for ((mem, node), visible) in pairs.zip(visible) {
-                    if self.index.is_later(mem) {
-                        *visible |= u8::from(self.shows_later(Mem(mem), node));
+                    if self.index.is_later(mem) || !self.tour().knows(Node(node)) {
+                        *visible |= u8::from(self.shows_by_chains(Mem(mem), Node(node)));
                     }
                 }
             }
@@ -200,15 +200,16 @@ impl Engine {
         admitted
     }
 
-    /// The same by chain labels, for a memory whose home is not in the tour.
-    fn shows_later(&self, mem: Mem, node: u32) -> bool {
-        let node = Node(node);
-        if node.at() >= self.forest().len() {
+    /// The same in strict by chain labels, for what the tour does not know.
+    fn shows_by_chains(&self, mem: Mem, node: Node) -> bool {
+        if mem.at() >= self.memories().len() || node.at() >= self.forest().len() {
             return false;
         }
-        let shape = self.memories().shape(mem);
-        let homes = self.memories().homes(&shape);
-        self.forest().is_attached(node) && homes.iter().all(|&home| self.forest().is_ancestor(home, node))
+        let Shape::Home(home) = self.memories().shape(mem) else { return false };
+        self.memories().is_settled(mem)
+            && self.memories().flags(mem) == 0
+            && self.forest().is_attached(node)
+            && self.forest().is_ancestor(home, node)
     }
 
     /// The memories that no set of anchors can show in strict, with the reasons that stay. Needs

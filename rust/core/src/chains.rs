@@ -66,6 +66,7 @@ impl Chains {
     }
 
     /// Give a message its chain: its parent's where it is the first to follow there, else a new one. O(1).
+    #[inline]
     pub fn join(&mut self, node: Node, depth: u32, parent: Node, above: Chain) -> Chain {
         let link = &mut self.links[above.at()];
         if link.tail == parent {

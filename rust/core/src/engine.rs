@@ -36,7 +36,8 @@ pub struct Engine {
     memories: Memories,
     pub(crate) index: Index,
     seq: u64,
-    attached: Vec<Node>,
+    /// Scratch of `push_message`: what else it attached.
+    late: Vec<Node>,
     settled: Vec<Mem>,
 }
 
@@ -53,7 +54,7 @@ impl Engine {
             memories,
             index: Index::default(),
             seq: 0,
-            attached: Vec::new(),
+            late: Vec::new(),
             settled: Vec::new(),
         }
     }
@@ -104,7 +105,7 @@ impl Engine {
                 let parent = match self.forest.above(node) {
                     Above::Legacy => None,
                     Above::Root => Some(None),
-                    Above::Message(parent) => Some(Some(self.ids.name(self.forest.number(parent)))),
+                    Above::Message(parent) => Some(Some(self.ids.name(self.ids.of_message(parent)))),
                     Above::Missing(parent) => Some(Some(self.ids.name(parent))),
                 };
                 Some(encode::message_skeleton(id, parent))
@@ -218,22 +219,26 @@ impl Engine {
             Parent::Id(id) => self.ids.message(id),
             Parent::Root | Parent::Legacy => None,
         };
-        let attached = &mut self.attached;
-        let node = self.forest.push(number, parent, parent_node, |_, node| attached.push(node));
+        let late = &mut self.late;
+        let node = self.forest.push(number, parent, parent_node, |_, node| late.push(node));
         self.ids.bear(number, Bearer::Message(node), seq);
-        if self.attached.is_empty() {
-            self.tour.detached(&self.forest);
+        if !self.forest.is_attached(node) {
             self.memories.message_detached(number);
             return;
         }
-        for node in self.attached.drain(..) {
-            self.tour.attached(&self.forest, node);
-            if let Some(parent) = self.forest.parent(node) {
-                self.index.joined(&self.forest, parent);
-            }
-            let number = self.forest.number(node);
-            self.memories.message_attached(number, &self.ids, &self.forest, &mut self.settled);
+        self.message_attached(node);
+        for node in std::mem::take(&mut self.late) {
+            self.tour.attached_late(&self.forest, node);
+            self.message_attached(node);
         }
+    }
+
+    fn message_attached(&mut self, node: Node) {
+        if let Some(parent) = self.forest.parent(node) {
+            self.index.joined(&self.forest, parent);
+        }
+        let number = self.ids.of_message(node);
+        self.memories.message_attached(number, &self.ids, &self.forest, &mut self.settled);
     }
 
     /// Whether broad questions have what they gain from.
@@ -248,11 +253,24 @@ impl Engine {
         self.memories.is_current()
     }
 
+    /// Whether the tour points from everything that came after it: single verdicts gain from it.
+    #[must_use]
+    pub fn is_pointed(&self) -> bool {
+        self.tour.is_pointed(&self.forest)
+    }
+
+    /// Let the tour point from everything that came after it. O(these).
+    pub fn point(&mut self) {
+        self.tour.point(&self.forest);
+    }
+
     /// Whether the tour is fresh: less than a quarter of the messages attached, and of the homes of
     /// memories, are not in it.
     #[must_use]
     pub fn is_toured(&self) -> bool {
-        !self.tour.is_stale() && self.index.later() <= self.memories.len().max(self.forest.len()) / 4
+        !self.tour.is_stale(&self.forest)
+            && self.is_pointed()
+            && self.index.later() <= self.memories.len().max(self.forest.len()) / 4
     }
 
     /// Update what is not settled, and freeze the tour where it is not fresh.
@@ -263,6 +281,7 @@ impl Engine {
 
     /// Freeze the tour where it is not fresh. O(messages + memories).
     pub fn freeze(&mut self) {
+        self.point();
         if !self.is_toured() {
             self.tour.rebuild(&self.forest);
             self.index.rebuilt(&self.forest, &self.tour, &self.memories);

@@ -62,7 +62,7 @@ pub fn explain(mem: Mem, stand: &Stand, facts: Facts<'_>) -> Explanation {
                 if misplaced == SIBLING {
                     let anchor = stand.anchor_beside(forest, node);
                     let at = anchor.and_then(|anchor| forest.common_ancestor(node, anchor));
-                    out.parted.extend(at.map(|at| (number, forest.number(at))));
+                    out.parted.extend(at.map(|at| (number, ids.of_message(at))));
                 }
             }
             Some(_) => {}

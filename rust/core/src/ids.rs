@@ -79,10 +79,12 @@ const MAX_BYTES: usize = (u32::MAX as usize - 1) * ALIGNMENT - 512;
 
 /// All ids mentioned, with what bears each.
 ///
-/// About 26 bytes an id beside its own bytes; at most 2^30 ids, with 16 GiB of bytes.
+/// About 26 bytes an id beside its own bytes, and 4 a message; at most 2^30 ids, with 16 GiB of bytes.
 pub struct Ids {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
+    /// By the ordinal of the message.
+    messages: Vec<Number>,
     table: HashTable<Slot>,
     hasher: FixedState,
 }
@@ -91,7 +93,13 @@ impl Ids {
     /// No ids. The seed keeps hostile ids from colliding; answers do not depend on it.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self { bytes: Vec::new(), entries: Vec::new(), table: HashTable::new(), hasher: FixedState::with_seed(seed) }
+        Self {
+            bytes: Vec::new(),
+            entries: Vec::new(),
+            messages: Vec::new(),
+            table: HashTable::new(),
+            hasher: FixedState::with_seed(seed),
+        }
     }
 
     /// The hasher of ids, for tables of a batch.
@@ -152,7 +160,7 @@ impl Ids {
 
     /// Keep room for the ids of so many more events, so that reading a log moves none of them.
     pub fn reserve(&mut self, more: usize) {
-        let Self { bytes, entries, table, hasher } = self;
+        let Self { bytes, entries, table, hasher, .. } = self;
         entries.reserve(more);
         table.reserve(more, |slot| hasher.hash_one(slice(bytes, &entries[slot.number as usize])));
     }
@@ -184,7 +192,7 @@ impl Ids {
         self.bytes.extend_from_slice(id.as_bytes());
         self.bytes.resize(self.bytes.len().next_multiple_of(ALIGNMENT), 0);
         self.entries.push(Entry { start, bearer: 0, seq: 0, len: id.len() as u16 });
-        let Self { bytes, entries, table, hasher } = self;
+        let Self { bytes, entries, table, hasher, .. } = self;
         let rehash = |slot: &Slot| hasher.hash_one(slice(bytes, &entries[slot.number as usize]));
         table.insert_unique(hash, Slot { number, start }, rehash);
     }
@@ -202,13 +210,22 @@ impl Ids {
         }
     }
 
-    /// Say what bears an id, once.
+    /// The number of a message's id.
+    #[must_use]
+    pub fn of_message(&self, node: Node) -> Number {
+        self.messages[node.at()]
+    }
+
+    /// Say what bears an id, once; messages in the order of their ordinals.
     pub fn bear(&mut self, number: Number, bearer: Bearer, seq: u32) {
         let entry = &mut self.entries[number.at()];
         entry.seq = seq;
         entry.bearer = match bearer {
             Bearer::Nothing => 0,
-            Bearer::Message(node) => MESSAGE | node.0,
+            Bearer::Message(node) => {
+                self.messages.push(number);
+                MESSAGE | node.0
+            }
             Bearer::Memory(mem) => MEMORY | mem.0,
         };
     }

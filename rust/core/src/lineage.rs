@@ -14,7 +14,7 @@ impl Engine {
     pub fn events(&self, start: u32, stop: u32) -> Vec<Number> {
         // Ordinals are in the order of positions, so the two types are merged.
         let position = |number: Number| self.ids().seq(number).unwrap_or(u32::MAX);
-        let message = |at: usize| self.forest().number(Node(at as u32));
+        let message = |at: usize| self.ids().of_message(Node(at as u32));
         let memory = |at: usize| self.memories().number(Mem(at as u32));
         let first = |len: usize, number: &dyn Fn(usize) -> Number| {
             let (mut low, mut high) = (0, len);
@@ -50,7 +50,7 @@ impl Engine {
         let broken = loop {
             if !self.forest().is_attached(at) && !met.insert(at) {
                 path.pop();
-                break Some(self.forest().number(at));
+                break Some(self.ids().of_message(at));
             }
             match self.forest().above(at) {
                 Above::Root | Above::Legacy => break None,

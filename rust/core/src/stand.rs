@@ -58,7 +58,7 @@ impl Stand {
             stand.anchors.dedup();
             if let Some(pair) = stand.anchors.windows(2).find(|pair| pair[0].0 == pair[1].0) {
                 let place = |node: Node| {
-                    let number = Some(forest.number(node));
+                    let number = Some(ids.of_message(node));
                     anchors.iter().position(|&anchor| anchor == number).unwrap_or(0)
                 };
                 let (a, b) = (place(pair[0].1), place(pair[1].1));
@@ -70,8 +70,8 @@ impl Stand {
 
     /// Where the first anchor lies in the tour: views that stand near each other walk the same chains.
     #[must_use]
-    pub fn position(&self, tour: &Tour) -> u32 {
-        self.anchors.first().map_or(NOWHERE, |&(_, anchor)| tour.span(anchor).start)
+    pub fn position(&self, forest: &Forest, tour: &Tour) -> u32 {
+        self.anchors.first().map_or(NOWHERE, |&(_, anchor)| tour.position(forest, anchor))
     }
 
     /// On one message that may be attached or not. O(1).

@@ -29,25 +29,45 @@ pub enum Above {
     Missing(Number),
 }
 
-/// Where one message hangs: what a question about it reads, side by side.
+/// Marks the chain of a leaf, which is that of its parent; it gets its own with its first child.
+const LEAF: u32 = 1 << 31;
+/// A top without children: there is no chain yet.
+const NO_CHAIN: u32 = LEAF - 1;
+
+/// Where one message hangs, all of it side by side.
 #[derive(Clone, Copy)]
 struct Place {
     parent: u32,
     /// `NONE`: detached.
     depth: u32,
-    /// `NONE`: a leaf, or detached.
+    /// With [`LEAF`] that of the parent.
     chain: u32,
+    /// Children as linked lists, the latest first.
+    first_child: u32,
+    next_sibling: u32,
 }
 
-/// All messages with their parents, children and labels. About 24 bytes a message.
+impl Place {
+    /// The chain of this attached message, `node`, which has a child or gets its first one now.
+    #[inline]
+    fn chain_of_parent(&mut self, node: Node, chains: &mut Chains) -> Chain {
+        if self.chain & LEAF != 0 {
+            let chain = match self.chain & !LEAF {
+                NO_CHAIN => chains.open(node),
+                above => chains.join(node, self.depth, Node(self.parent), Chain(above)),
+            };
+            self.chain = chain.0;
+        }
+        Chain(self.chain)
+    }
+}
+
+/// All messages with their parents, children and labels. 20 bytes a message, beside the chains.
 #[derive(Default)]
 pub struct Forest {
-    numbers: Vec<Number>,
     places: Vec<Place>,
-    /// Children as linked lists, the latest first.
-    first_child: Vec<u32>,
-    next_sibling: Vec<u32>,
     chains: Chains,
+    attached: usize,
     /// The latest child that waits below an id that no message bears.
     waiting: Map<u32, u32>,
     missing: Map<u32, Number>,
@@ -60,21 +80,24 @@ impl Forest {
     /// How many messages there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.numbers.len()
+        self.places.len()
+    }
+
+    /// How many of them are attached.
+    #[must_use]
+    pub fn attached(&self) -> usize {
+        self.attached
     }
 
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.numbers.is_empty()
+        self.places.is_empty()
     }
 
     /// Keep room for so many more messages.
     pub fn reserve(&mut self, more: usize) {
-        self.numbers.reserve(more);
         self.places.reserve(more);
-        self.first_child.reserve(more);
-        self.next_sibling.reserve(more);
     }
 
     /// The chains, numbered in the order in which they begin.
@@ -83,32 +106,43 @@ impl Forest {
         &self.chains
     }
 
-    /// The number of a message's id.
-    #[must_use]
-    pub fn number(&self, node: Node) -> Number {
-        self.numbers[node.at()]
-    }
-
     /// Roots and legacy messages, in order of arrival.
     #[must_use]
     pub fn tops(&self) -> &[Node] {
         &self.tops
     }
 
-    /// Take in the next message, and call `attached` for each message that it attaches, parents
+    /// Take in the next message, whose id has this number, and call `late` for each message before it that it attaches, parents
     /// first. `parent_node` is the message that bears the parent's id, if any. O(1) a message attached.
+    #[inline]
     pub fn push(
         &mut self,
         number: Number,
         parent: Parent,
         parent_node: Option<Node>,
-        mut attached: impl FnMut(&Self, Node),
+        late: impl FnMut(&Self, Node),
     ) -> Node {
-        let node = Node(self.numbers.len() as u32);
-        self.numbers.push(number);
-        self.next_sibling.push(NONE);
-        let orphans = if self.waiting.is_empty() { None } else { self.waiting.remove(&number.0) };
-        self.first_child.push(orphans.unwrap_or(NONE));
+        let node = Node(self.places.len() as u32);
+        match parent_node {
+            Some(above) if self.waiting.is_empty() && self.is_attached(above) => {
+                self.follow(node, above);
+            }
+            _ => self.push_among_waiting(number, node, parent, parent_node, late),
+        }
+        node
+    }
+
+    /// The same where it may be waited for, or wait.
+    #[inline(never)]
+    fn push_among_waiting(
+        &mut self,
+        number: Number,
+        node: Node,
+        parent: Parent,
+        parent_node: Option<Node>,
+        mut late: impl FnMut(&Self, Node),
+    ) {
+        let orphans = self.waiting.remove(&number.0);
         let above = match (parent, parent_node) {
             (Parent::Root, _) => ROOT,
             (Parent::Legacy, _) => LEGACY,
@@ -116,65 +150,70 @@ impl Forest {
             (Parent::Id(_), Some(parent)) => parent.0,
             (Parent::Id(_), None) => NONE,
         };
-        self.places.push(Place { parent: above, depth: NONE, chain: NONE });
-        let mut child = orphans.unwrap_or(NONE);
+        let first_child = orphans.unwrap_or(NONE);
+        self.places.push(Place { parent: above, depth: NONE, chain: NONE, first_child, next_sibling: NONE });
+        let mut child = first_child;
         while child != NONE {
-            self.places[child as usize].parent = node.0;
+            let place = &mut self.places[child as usize];
+            place.parent = node.0;
             self.missing.remove(&child);
-            child = self.next_sibling[child as usize];
+            child = place.next_sibling;
         }
         match (parent, above) {
             (_, ROOT | LEGACY) => {
                 self.tops.push(node);
-                self.attach(node, &mut attached);
+                self.attach(node, &mut late);
             }
             (Parent::Id(id), NONE) => {
                 self.missing.insert(node.0, id);
-                self.next_sibling[node.at()] = self.waiting.insert(id.0, node.0).unwrap_or(NONE);
+                self.places[node.at()].next_sibling = self.waiting.insert(id.0, node.0).unwrap_or(NONE);
             }
             _ => {
-                self.next_sibling[node.at()] = self.first_child[above as usize];
-                self.first_child[above as usize] = node.0;
+                self.places[node.at()].next_sibling = self.places[above as usize].first_child;
+                self.places[above as usize].first_child = node.0;
                 if self.places[above as usize].depth != NONE {
-                    self.attach(node, &mut attached);
+                    self.attach(node, &mut late);
                 }
             }
         }
-        node
+    }
+
+    /// Take in a message that nothing waits for, below an attached one: nearly all are such.
+    #[inline]
+    fn follow(&mut self, node: Node, parent: Node) {
+        let Self { places, chains, attached, .. } = self;
+        let above = &mut places[parent.at()];
+        let chain = LEAF | above.chain_of_parent(parent, chains).0;
+        let depth = above.depth + 1;
+        let next_sibling = std::mem::replace(&mut above.first_child, node.0);
+        places.push(Place { parent: parent.0, depth, chain, first_child: NONE, next_sibling });
+        *attached += 1;
     }
 
     /// Attach a message whose parent is attached, and all below it.
-    fn attach(&mut self, top: Node, attached: &mut impl FnMut(&Self, Node)) {
+    fn attach(&mut self, top: Node, late: &mut impl FnMut(&Self, Node)) {
         self.pending.push(top.0);
         while let Some(at) = self.pending.pop() {
             let node = Node(at);
-            self.places[node.at()].depth = match self.parent(node) {
+            let (depth, chain) = match self.parent(node) {
                 Some(parent) => {
-                    self.put_on_chain(parent);
-                    self.places[parent.at()].depth + 1
+                    let above = &mut self.places[parent.at()];
+                    (above.depth + 1, above.chain_of_parent(parent, &mut self.chains).0)
                 }
-                None => 0,
+                None => (0, NO_CHAIN),
             };
-            attached(self, node);
-            let mut child = self.first_child[node.at()];
+            let place = &mut self.places[node.at()];
+            (place.depth, place.chain) = (depth, LEAF | chain);
+            self.attached += 1;
+            if node.at() + 1 < self.places.len() {
+                late(self, node);
+            }
+            let mut child = self.places[node.at()].first_child;
             while child != NONE {
                 self.pending.push(child);
-                child = self.next_sibling[child as usize];
+                child = self.places[child as usize].next_sibling;
             }
         }
-    }
-
-    fn put_on_chain(&mut self, node: Node) {
-        if self.places[node.at()].chain != NONE {
-            return;
-        }
-        let chain = match self.parent(node) {
-            None => self.chains.open(node),
-            Some(parent) => {
-                self.chains.join(node, self.places[node.at()].depth, parent, Chain(self.places[parent.at()].chain))
-            }
-        };
-        self.places[node.at()].chain = chain.0;
     }
 
     /// What a message hangs below.
@@ -215,10 +254,10 @@ impl Forest {
 
     /// The messages directly below, the latest first.
     pub fn children(&self, node: Node) -> impl Iterator<Item = Node> + '_ {
-        let mut child = self.first_child[node.at()];
+        let mut child = self.places[node.at()].first_child;
         std::iter::from_fn(move || {
             let at = (child != NONE).then_some(Node(child))?;
-            child = self.next_sibling[at.at()];
+            child = self.places[at.at()].next_sibling;
             Some(at)
         })
     }
@@ -228,7 +267,7 @@ impl Forest {
     pub fn waiting_beside(&self, node: Node) -> Vec<Node> {
         let latest = self.missing.get(&node.0).and_then(|parent| self.waiting.get(&parent.0));
         std::iter::successors(latest.copied(), |&at| {
-            let next = self.next_sibling[at as usize];
+            let next = self.places[at as usize].next_sibling;
             (next != NONE).then_some(next)
         })
         .map(Node)
@@ -238,7 +277,7 @@ impl Forest {
     /// Whether no message hangs below.
     #[must_use]
     pub fn is_leaf(&self, node: Node) -> bool {
-        self.first_child[node.at()] == NONE
+        self.places[node.at()].first_child == NONE
     }
 
     /// The chain of an attached message, or that of its parent with the depth to look up there.
@@ -246,10 +285,11 @@ impl Forest {
     /// `None` for a top without children, which is on no chain.
     #[must_use]
     pub fn chain_above(&self, node: Node) -> Option<(Chain, u32)> {
-        match (self.places[node.at()].chain, self.parent(node)) {
-            (NONE, None) => None,
-            (NONE, Some(parent)) => Some((Chain(self.places[parent.at()].chain), self.places[parent.at()].depth)),
-            (chain, _) => Some((Chain(chain), self.places[node.at()].depth)),
+        let Place { depth, chain, .. } = self.places[node.at()];
+        match (chain & LEAF, chain & !LEAF) {
+            (0, chain) => Some((Chain(chain), depth)),
+            (_, NO_CHAIN) => None,
+            (_, above) => Some((Chain(above), depth - 1)),
         }
     }
 
@@ -257,7 +297,7 @@ impl Forest {
     #[must_use]
     pub fn chain(&self, node: Node) -> Option<Chain> {
         let chain = self.places[node.at()].chain;
-        (chain != NONE).then_some(Chain(chain))
+        (chain & LEAF == 0).then_some(Chain(chain))
     }
 
     /// The top of an attached message's tree. O(1).

@@ -92,7 +92,7 @@ proptest! {
         let engine = folded(&shuffled, batch, prepare);
         let mems = engine.memories().len();
         let nodes: Vec<_> = (0..engine.forest().len() as u32).map(Node).collect();
-        let numbers: Vec<_> = nodes.iter().map(|&node| Some(engine.forest().number(node))).collect();
+        let numbers: Vec<_> = nodes.iter().map(|&node| Some(engine.ids().of_message(node))).collect();
         let pairs = numbers.iter().flat_map(|&a| numbers.iter().map(move |&b| vec![a, b]));
         let anchors = std::iter::once(vec![]).chain(numbers.iter().map(|&a| vec![a])).chain(pairs.step_by(7));
         for anchors in anchors {
@@ -148,7 +148,7 @@ proptest! {
         let shuffled: Vec<_> = shuffled.into_iter().map(|(&skeleton, _)| skeleton).collect();
         let (a, b) = (folded(&straight, 1000, false), folded(&shuffled, batch, true));
         for node in (0..a.forest().len() as u32).map(Node) {
-            let id = a.ids().name(a.forest().number(node));
+            let id = a.ids().name(a.ids().of_message(node));
             let stand_a = a.stand(&[a.ids().find(id)]).unwrap();
             let stand_b = b.stand(&[b.ids().find(id)]).unwrap();
             let (all_a, all_b) = (a.all_reasons(&stand_a), b.all_reasons(&stand_b));

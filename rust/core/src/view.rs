@@ -416,7 +416,7 @@ impl Index {
     pub fn scan(&self, stand: &Stand, facts: Facts<'_>) -> Visible {
         let mut words = vec![0; self.len().div_ceil(64)];
         for anchor in stand.anchors() {
-            mark_covering(&self.spans, facts.tour.span(anchor).start, &mut words);
+            mark_covering(&self.spans, facts.tour.position(facts.forest, anchor), &mut words);
         }
         Self::add_checked(&self.later, &mut words, stand, facts);
         self.add_several(&mut words, stand, facts);

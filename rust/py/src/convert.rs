@@ -135,7 +135,7 @@ impl Names {
     }
 
     pub fn of_nodes(engine: &Engine, nodes: impl Iterator<Item = Node>) -> Self {
-        Self::of_numbers(engine, nodes.map(|node| engine.forest().number(node)))
+        Self::of_numbers(engine, nodes.map(|node| engine.ids().of_message(node)))
     }
 
     pub fn list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {

@@ -46,7 +46,8 @@ impl Engine {
             .map(|(at, ids)| engine.stand(&convert::numbers(&engine, ids)).map_err(|ambiguous| (at, ambiguous)));
         let stands = stands.collect::<Result<Vec<_>, _>>()?;
         // Neighbours one after the other, so that what one walks is in the cache for the next.
-        let mut order: Vec<_> = stands.iter().map(|stand| stand.position(engine.tour())).enumerate().collect();
+        let mut order: Vec<_> =
+            stands.iter().map(|stand| stand.position(engine.forest(), engine.tour())).enumerate().collect();
         order.sort_unstable_by_key(|&(_, position)| position);
         for (at, _) in order {
             let stand = &stands[at];
@@ -293,7 +294,7 @@ impl Engine {
             match engine.forest().above(Self::node(&engine, &id)?) {
                 Above::Root => return Ok(None),
                 Above::Legacy => None,
-                Above::Message(parent) => Some(engine.ids().name(engine.forest().number(parent)).to_owned()),
+                Above::Message(parent) => Some(engine.ids().name(engine.ids().of_message(parent)).to_owned()),
                 Above::Missing(number) => Some(engine.ids().name(number).to_owned()),
             }
         };
@@ -347,7 +348,7 @@ impl Engine {
     fn common_ancestor(&self, a: Name, b: Name) -> PyResult<Option<String>> {
         let engine = self.shared.checked()?;
         let common = engine.common_ancestor(Self::node(&engine, &a)?, Self::node(&engine, &b)?);
-        Ok(common.map(|node| engine.ids().name(engine.forest().number(node)).to_owned()))
+        Ok(common.map(|node| engine.ids().name(engine.ids().of_message(node)).to_owned()))
     }
 
     fn is_message(&self, id: Name) -> PyResult<bool> {

@@ -63,6 +63,11 @@ impl Shared {
         wants
     }
 
+    /// The lock for reading, with the tour pointing from what came after it: O(these) the first time.
+    pub fn read_pointed(&self) -> RwLockReadGuard<'_, Engine> {
+        self.read_when(Engine::is_pointed, Engine::point)
+    }
+
     /// The lock for reading, with flags up to date. Call it detached from Python.
     pub fn read_current(&self) -> RwLockReadGuard<'_, Engine> {
         self.read_when(Engine::is_current, Engine::update)

@@ -128,7 +128,7 @@ impl View {
     fn verdict(&self, py: Python<'_>, id: Option<&str>) -> PyResult<bool> {
         self.shared.check()?;
         let short = {
-            let engine = self.shared.read();
+            let engine = self.shared.read_pointed();
             let mem = id.and_then(|id| convert::memory(&engine, id));
             match mem.and_then(|mem| engine.reasons_by_tour(mem, &self.stand)) {
                 Some(reasons) => Some((self.shows(&engine, mem, reasons), reasons)),
@@ -206,7 +206,7 @@ impl Made {
 pub fn refuse(shared: &Shared, anchors: &[Option<PyBackedStr>], ambiguous: Ambiguous) -> PyErr {
     let top = {
         let engine = shared.read();
-        engine.ids().name(engine.forest().number(ambiguous.top)).to_owned()
+        engine.ids().name(engine.ids().of_message(ambiguous.top)).to_owned()
     };
     let id = |at: usize| anchors[at].as_deref().unwrap_or_default().to_owned();
     AmbiguousAnchor::new_err((id(ambiguous.first), id(ambiguous.second), top))
