@@ -30,7 +30,8 @@ demo: $(extension)  ## set up, build, and show the product at work
 	@$(bin)/branchmem demo
 
 test: $(dev) $(extension)  ## set up, build, and run all tests
-	cargo test --package branchmem-core --quiet
+	cargo test --package branchmem-core --package branchmem-bench --quiet
+	cargo build --release --package branchmem-bench --quiet
 	$(bin)/python -m pytest
 
 soak: $(dev) $(extension)  ## the figures of a release: kills, damage, millions of events; about an hour

@@ -28,7 +28,10 @@ KEYS = {
     "derive": {"every", "notes", "added", "seq"},
     "stats": {"store", "events", "messages", "memories", "trees", "leaves", "bytes", "digest"},
     "export": {"events"},
-    "check": {"events", "messages", "memories", "damage", "orphans", "circles", "dangling", "prompts", "unshowable"},
+    "check": {
+        *("events", "messages", "memories", "damage", "first_bad_seq"),
+        *("orphans", "circles", "dangling", "prompts", "unshowable"),
+    },
     "selftest --trees 1": {"trees", "decisions", "mismatches", "seed", "cases"},
     "demo": {"root", "here", "there", "verdict", "again", "seq_before", "seq_after"},
 }

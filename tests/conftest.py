@@ -15,7 +15,7 @@ from commands import Ran, Run
 from figures import Figure, Quote
 
 # What these assert is shown with its values, as in a test.
-pytest.register_assert_rewrite("exports", "logs")
+pytest.register_assert_rewrite("exports", "logs", "sources")
 
 
 @pytest.fixture(params=[Reference, bm.Engine], ids=["reference", "engine"])

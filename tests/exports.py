@@ -1,8 +1,8 @@
-"""Files to import: samples of ChatGPT exports, and conversations as an export spells them; a log that takes them in."""
+"""Files to import: samples of exports, and conversations as exports spell them; a log that takes them in."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from branchmem.events import Event, Message
 from branchmem.importers import Report
 
 SAMPLES = Path(__file__).parent / "samples" / "chatgpt"
+OPEN_WEBUI = Path(__file__).parent / "samples" / "open_webui"
 READABLE = sorted(path.name for path in SAMPLES.glob("*.json") if path.name != "owimp_invalid_unicode.json")
 SEED = 20260301
 
@@ -33,6 +34,16 @@ class Log(dict[str, Event]):
         return event
 
 
+def stored_in(store: Any) -> Callable[[str], Event | None]:
+    """What an importer asks of a store."""
+
+    def stored(id: str) -> Event | None:
+        event: Event | None = store.log.get(id) if id in store.log else None
+        return event
+
+    return stored
+
+
 def counted(report: Report) -> dict[str, int]:
     return {name: count for name, count in report.counters().items() if count}
 
@@ -51,3 +62,13 @@ def node(parent: object = None, text: object = None, role: str = "user", **rest:
 
 def conversation(mapping: object, **rest: object) -> dict[str, object]:
     return {"id": "c", "mapping": mapping, **rest}
+
+
+def said(parent: object, content: object, role: str = "user", **rest: object) -> dict[str, object]:
+    """A message of Open WebUI."""
+    return {"parentId": parent, "childrenIds": [], "role": role, "content": content, **rest}
+
+
+def chat(messages: object, current: object = None, **rest: object) -> dict[str, Any]:
+    """A chat of Open WebUI in its row."""
+    return {"id": "c", "chat": {"history": {"messages": messages, "currentId": current}}, **rest}

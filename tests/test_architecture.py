@@ -27,15 +27,18 @@ MAY_IMPORT = {
     "reference": {"errors", "canonical", "events", "verdict"},
     "log": {"errors", "events", "codec"},
     "questions": {"errors", "events", "verdict", "_core"},
-    "store": {"errors", "events", "verdict", "codec", "log", "questions", "_core"},
+    "coalesce": {"events", "verdict"},
+    "store": {"errors", "events", "verdict", "codec", "log", "questions", "coalesce", "_core"},
     "check": {"errors", "events", "verdict", "codec", "log", "store", "_core"},
-    "__init__": {"errors", "canonical", "events", "verdict", "questions", "store", "_core"},
+    "salvage": {"errors", "events", "codec", "log", "store"},
+    "__init__": {"errors", "canonical", "events", "verdict", "questions", "store", "pool", "_core"},
+    "pool": PUBLIC,
     "importers": {"errors", "canonical", "events"},
     "derive": PUBLIC,
     "selftest": PUBLIC | {"reference"},
-    "terminal": PUBLIC | {"check"},
+    "terminal": PUBLIC | {"check", "salvage"},
     "demo": PUBLIC | {"importers", "derive", "terminal"},
-    "cli": PUBLIC | {"importers", "derive", "selftest", "demo", "terminal"},
+    "cli": PUBLIC | {"importers", "derive", "selftest", "demo", "terminal", "salvage"},
 }
 # Methods whose room stands further right: each imports it when it is called.
 WHEN_CALLED = {"store": {"check"}}

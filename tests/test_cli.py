@@ -13,8 +13,9 @@ from pathlib import Path
 
 import branchmem as bm
 import pytest
-from branchmem import cli, importers
+from branchmem import importers
 from branchmem import selftest as suite
+from branchmem.cli import transfer
 from commands import KEYS, Run
 from rich.cells import cell_len
 
@@ -237,6 +238,33 @@ def test_check_lists_what_is_missing_or_odd_and_damage_is_exit_status_1(
     assert "damage\n  seq 3: checksum\n" in forked("check").out
 
 
+def test_a_backup_is_a_store_with_the_same_digest(forked: Run) -> None:
+    told = forked("backup", "copy.bmem", "--json")
+
+    assert told.json == {
+        "store": "a.bmem",
+        "file": str(Path("copy.bmem").absolute()),
+        "bytes": Path("copy.bmem").stat().st_size,
+    }
+    assert forked("stats", "--json", "--store", "copy.bmem").json["digest"] == forked("stats", "--json").json["digest"]
+    assert forked("backup", "other.bmem").out.endswith("other.bmem\n")
+
+
+def test_compacting_makes_the_file_smaller_and_changes_no_answer(forked: Run) -> None:
+    with bm.open("a.bmem") as store:
+        for number in range(20):
+            store.append([bm.Message(f"m{number}", "chat", text="x" * 500)])
+    before = forked("stats", "--json").json
+
+    told = forked("compact", "--json").json
+
+    after = forked("stats", "--json").json
+    assert (told["bytes_before"], told["bytes_after"]) == (before["bytes"], after["bytes"])
+    assert told["bytes_after"] < told["bytes_before"]
+    assert {**before, "bytes": 0} == {**after, "bytes": 0}
+    assert " bytes before, " in forked("compact").out
+
+
 def test_help_is_there_for_every_command(run: Run) -> None:
     assert run().out == run("--help").out == run("-h").out
     for command in (
@@ -249,6 +277,9 @@ def test_help_is_there_for_every_command(run: Run) -> None:
         "derive",
         "check",
         "stats",
+        "backup",
+        "compact",
+        "salvage",
         "selftest",
         "demo",
     ):
@@ -260,7 +291,7 @@ def test_help_is_there_for_every_command(run: Run) -> None:
 
 
 def test_the_formats_are_those_of_the_importers() -> None:
-    assert [name.value for name in cli.Format] == ["auto", *importers.FORMATS]
+    assert [name.value for name in transfer.Format] == ["auto", *importers.FORMATS]
 
 
 def test_the_installed_command_is_this_one() -> None:

@@ -11,7 +11,10 @@ import branchmem as bm
 import pytest
 from commands import KEYS, Run
 
-READING = ["export", "trees", "tree x", "view x", "explain m --at x", "check", "stats", "derive"]
+READING = [
+    *("export", "trees", "tree x", "view x", "explain m --at x", "check", "stats", "derive"),
+    *("backup b.bmem", "compact", "salvage b.bmem"),
+]
 
 
 # Files that are left alone
@@ -44,6 +47,31 @@ def test_an_export_overwrites_nothing_and_least_of_all_the_store(forked: Run) ->
     assert (refused.status, refused.out) == (1, "")
     assert refused.err == "branchmem: a.bmem: File exists\n"
     assert Path("a.bmem").read_bytes() == before
+
+
+def test_a_backup_overwrites_nothing(forked: Run) -> None:
+    Path("taken").write_text("mine")
+
+    for taken in ("taken", "a.bmem"):
+        refused = forked("backup", taken)
+
+        assert (refused.status, refused.out, refused.err.count("\n")) == (1, "", 1)
+        assert "name a new file" in refused.err
+    assert Path("taken").read_text() == "mine"
+
+
+def test_compacting_a_store_in_use_names_who_has_it(forked: Run) -> None:
+    words = [sys.executable, "-c", "import branchmem as bm; bm.open('a.bmem'); print(flush=True); input()"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdout.readline()
+        refused = forked("compact")
+        process.stdin.close()
+
+    assert (refused.status, refused.out, refused.err.count("\n")) == (1, "", 1)
+    assert f"process {process.pid} " in refused.err
+    assert forked("compact").status == 0
 
 
 # Errors in one line

@@ -40,8 +40,8 @@ def test_a_byte_order_mark_is_no_content(export: Any) -> None:
         (b'["\xff"]', "byte 2"),
         (json.dumps([]).encode("utf-16"), "byte 0"),
         (b"PK\x03\x04rest of an archive", "byte 0"),
-        (b"[" * 100_000, "byte 0"),
-        (b"[" + b"1" * 5000 + b"]", "byte 0"),
+        (b"[" * 100_000, "byte 1"),
+        (b"[" + b"1" * 5000 + b"]", "byte 1"),
         (b"null", "the top level"),
         (b'"text"', "the top level"),
         (b'{"conversations": {}}', "the top level"),
@@ -49,7 +49,7 @@ def test_a_byte_order_mark_is_no_content(export: Any) -> None:
         (b"[]", "entry 0"),
         (b"[null, 5, []]", "entry 0"),
         (b'[{"id": "c", "mapping": {}}]', "entry 0"),
-        (b'{"id": "c", "mapping": []}', "entry 0"),
+        (b'{"id": "c", "mapping": []}', "the top level"),
     ],
 )
 def test_another_shape_is_refused_with_the_file_the_place_and_what_was_expected(
@@ -65,13 +65,15 @@ def test_another_shape_is_refused_with_the_file_the_place_and_what_was_expected(
 
 
 def test_a_file_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "nothing.json"):
-        with pytest.raises(ImportFailed, match="a file that can be read"):
-            Log().take(path)
+    with pytest.raises(ImportFailed, match="a file that can be read"):
+        Log().take(tmp_path / "nothing.json")
+    for format in ("chatgpt", "events", "open-webui"):
+        with pytest.raises(ImportFailed, match="only sessions of Claude Code may be a folder"):
+            Log().take(tmp_path, format=format)
 
 
 def test_an_unknown_format_or_leaf_is_a_mistake_of_the_caller(export: Any) -> None:
-    with pytest.raises(ValueError, match="chatgpt, events"):
+    with pytest.raises(ValueError, match="auto or one of chatgpt, claude-code, events, open-webui"):
         Log().take(export([]), format="claude")
     with pytest.raises(ValueError, match="declared or heuristic"):
         Log().take(export([]), leaf="newest")

@@ -5,33 +5,13 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from branchmem.events import Event, Memory, Message
-from branchmem.importers.linker import Leaf, LeafChoice, Record, Report, event_id, link
+from branchmem.importers.records import Leaf, LeafChoice, Record, event_id
 from exports import counted, parents
-
-START = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-def record(id: str, parent: str | None, text: str | None = None, **rest: object) -> Record:
-    fields: dict[str, object] = {"conversation": "c", "role": "user", "text": text or f"text of {id}", **rest}
-    return Record(id=id, parent=parent, **fields)  # type: ignore[arg-type]  # the fields of Record
-
-
-def imported(
-    log: dict[str, Event], *records: Record, leaf: LeafChoice = "declared", leaves: Mapping[str, str] | None = None
-) -> Report:
-    """Link and append, holding what must hold for any file: parents first, and nothing known is given again."""
-    report = Report()
-    declared = {root: Leaf(id, "declared") for root, id in (leaves or {}).items()}
-    events = link(records, declared, stored=log.get, report=report, leaf=leaf)
-    ids = [event.id for event in events]
-    assert len(set(ids)) == len(ids)
-    assert not set(ids) & log.keys()
-    log.update((event.id, event) for event in events)
-    return report
+from sources import START, any_record, imported, record, version
 
 
 def is_attached(log: Mapping[str, Event], id: str) -> bool:
@@ -50,12 +30,6 @@ def is_attached(log: Mapping[str, Event], id: str) -> bool:
 def text_of(event: Event | None) -> str | None:
     assert isinstance(event, Message)
     return event.text
-
-
-def version(id: str, log: Mapping[str, Event]) -> str:
-    """The one id that a version of `id` got."""
-    (found,) = (name for name in log if name.startswith(f"{id}~"))
-    return found
 
 
 def test_a_conversation_hangs_under_a_root_of_its_own() -> None:
@@ -367,7 +341,7 @@ def test_the_leaf_of_an_edited_conversation_is_the_version() -> None:
 def test_any_records_import_once_in_an_order_with_parents_first(seed: int) -> None:
     chance = random.Random(seed)
     log: dict[str, Event] = {}
-    files = [[_any_record(chance) for _ in range(chance.randrange(1, 12))] for _ in range(3)]
+    files = [[any_record(chance) for _ in range(chance.randrange(1, 12))] for _ in range(3)]
     for file in files:
         known = set(log)
         report = imported(log, *file, leaf="heuristic")
@@ -380,19 +354,6 @@ def test_any_records_import_once_in_an_order_with_parents_first(seed: int) -> No
         assert all(is_attached(log, leaf.leaf) for leaf in report.current.values() if leaf.leaf)
         again = imported(log, *file, leaf="heuristic")
         assert (again.added, again.messages) == (0, report.messages), f"seed {seed}"
-
-
-def _any_record(chance: random.Random) -> Record:
-    ids = "abcdefg"
-    parent = chance.choice([None, *ids])
-    return record(
-        chance.choice(ids),
-        parent,
-        chance.choice("xy"),
-        conversation=chance.choice("CD"),
-        logical_parent=chance.choice([None, *ids]),
-        created=chance.choice([None, START]),
-    )
 
 
 def _parents_first(events: Iterable[Event]) -> None:

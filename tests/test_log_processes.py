@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import resource
 import signal
 import threading
@@ -21,7 +20,7 @@ from branchmem.errors import (
     StoreReadOnly,
 )
 from branchmem.events import Message
-from branchmem.log import Log, Writer, environment
+from branchmem.log import Log, Reader, Writer, environment, place
 from logs import Follower, append_in_child, contents, expected, in_child, messages
 
 
@@ -131,6 +130,24 @@ def test_processes_create_and_append_at_once_and_lose_nothing(path: Path) -> Non
     ]
 
 
+def test_who_wanted_to_make_a_log_that_another_made_meanwhile_opens_that(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place, "PATIENCE_SECONDS", 0.5)
+    asked = place.guarded_unless
+
+    def late(*parts: Any) -> int | None:
+        monkeypatch.setattr(environment, "guarded_unless", asked)
+        other.append(Log.open(path))
+        return asked(*parts)
+
+    other: list[Log] = []
+    monkeypatch.setattr(environment, "guarded_unless", late)
+    with Log.open(path) as log:
+        assert log.log_id == other[0].log_id
+    other[0].close()
+
+
 def test_closing_waits_for_the_write_of_another_thread(path: Path, small_maps: None) -> None:
     log = Log.open(path)
     started, closing = threading.Event(), threading.Event()
@@ -219,38 +236,37 @@ def test_a_map_that_cannot_grow_is_an_error_and_no_end(path: Path) -> None:
 # Processes that end and fork
 
 
-def test_a_writer_killed_fifty_times_loses_nothing_acknowledged(path: Path) -> None:
-    seed = 7
-    print("seed", seed)
-    chance = random.Random(seed)
-    acknowledged = 0
-    for round_ in range(50):
+def test_a_reader_that_was_killed_keeps_no_pages_for_good(path: Path) -> None:
+    Log.open(path).close()
+
+    def killed_while_it_reads() -> int:
         reading, writing = os.pipe()
         pid = os.fork()
         if pid == 0:
-            os.close(reading)
-            log = Log.open(path)
-            follower = Follower(log)
-            for number in range(100_000):
-                size = (number % 7) * 3000
-                seq = follower.append(*messages(f"r{round_}-{number}", 1 + number % 5, size))
-                os.write(writing, seq.to_bytes(8, "big"))
-            os._exit(0)
-        os.close(writing)
-        with open(reading, "rb", buffering=0) as acks:
-            for _ in range(chance.randint(1, 12)):
-                acknowledged = int.from_bytes(acks.read(8), "big")
-            time.sleep(chance.random() * 0.004)
-            os.kill(pid, signal.SIGKILL)
-            _, status = os.waitpid(pid, 0)
-            assert os.WTERMSIG(status) == signal.SIGKILL
-            while ack := acks.read(8):
-                acknowledged = int.from_bytes(ack, "big")
-        with Log.open(path, create=False, verify=round_ % 10 == 0) as log:
-            stored = contents(log)
-            assert len(stored) >= acknowledged
-            assert all(body is not None for _, body in stored)
-    assert acknowledged > 50
+
+            def stay(_: Reader) -> None:
+                os.write(writing, b".")
+                signal.pause()
+
+            Log.open(path).read(stay)
+        os.read(reading, 1)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        return pid
+
+    with Log.open(path) as log:
+        first = killed_while_it_reads()
+        assert f"{first} " in log._file.env.readers()
+        log._file.grow(log._file.map_bytes)
+        assert f"{first} " not in log._file.env.readers()
+        second = killed_while_it_reads()
+    holder = os.fork()
+    if holder == 0:
+        time.sleep(60)
+    with Log.open(path) as log:
+        assert f"{second} " not in log._file.env.readers()
+    os.kill(holder, signal.SIGKILL)
+    os.waitpid(holder, 0)
 
 
 def test_a_fork_may_not_use_the_log_and_may_open_it_anew(path: Path) -> None:

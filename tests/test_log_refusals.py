@@ -7,7 +7,9 @@ import errno
 import fcntl
 import os
 import pickle
+import resource
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -27,7 +29,7 @@ from branchmem.errors import (
 )
 from branchmem.events import Message
 from branchmem.log import Log, environment, place
-from logs import Follower, contents, expected, messages, verdict
+from logs import Follower, contents, expected, in_child, messages, verdict
 
 
 @pytest.fixture
@@ -236,6 +238,27 @@ def test_a_full_disk_keeps_what_was_acknowledged(small_disk: Path) -> None:
     with pytest.raises(StoreFull), ExitStack() as logs:
         collections.deque(logs.enter_context(Log.open(small_disk / f"{number}.bmem")) for number in range(100))
     assert not list(small_disk.glob("*-draft*"))
+
+
+def test_a_limit_of_the_size_of_files_is_a_full_disk(path: Path) -> None:
+    def fill() -> str:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        acknowledged: list[Message] = []
+        with Log.open(path) as log:
+            follower = Follower(log)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, -1))
+            try:
+                for number in range(100):
+                    batch = messages(f"b{number}", 3, 30_000)
+                    follower.append(*batch)
+                    acknowledged.extend(batch)
+            except StoreFull:
+                small = messages("small", 1, 1)
+                follower.append(*small)
+                assert contents(log) == expected(acknowledged + small)
+        return f"{len(acknowledged) > 15} {verdict(path, acknowledged + small, verify=True)}"
+
+    assert in_child(fill) == "True right"
 
 
 # Errors of LMDB

@@ -10,10 +10,13 @@ from branchmem.errors import (
     FormatTooNew,
     ImportFailed,
     InvalidEvent,
+    InvalidOwner,
     MemoryHidden,
+    PoolBusy,
     StoreBehind,
     StoreClosed,
     StoreDamaged,
+    StoreExists,
     StoreForked,
     StoreFull,
     StoreLocked,
@@ -23,7 +26,8 @@ from branchmem.errors import (
     UnknownEvent,
 )
 from branchmem.events import LEGACY, Memory, Message, event_from_dict
-from branchmem.store import Engine, Store, open, open_temporary
+from branchmem.pool import Pool
+from branchmem.store import Engine, Store, delete, open, open_temporary
 from branchmem.verdict import COMPAT, STRICT, Appended, Policy, Reason, Verdict
 
 __version__ = "0.1.0"
@@ -41,15 +45,19 @@ __all__ = [
     "FormatTooNew",
     "ImportFailed",
     "InvalidEvent",
+    "InvalidOwner",
     "Memory",
     "MemoryHidden",
     "Message",
     "Policy",
+    "Pool",
+    "PoolBusy",
     "Reason",
     "Store",
     "StoreBehind",
     "StoreClosed",
     "StoreDamaged",
+    "StoreExists",
     "StoreForked",
     "StoreFull",
     "StoreLocked",
@@ -59,6 +67,7 @@ __all__ = [
     "UnknownEvent",
     "Verdict",
     "View",
+    "delete",
     "event_from_dict",
     "new_id",
     "open",

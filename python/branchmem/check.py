@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from branchmem import codec
 from branchmem.errors import StoreDamaged
-from branchmem.events import Event, Message, skeleton_fields
+from branchmem.events import Message, skeleton_fields
 from branchmem.verdict import Reason
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ class Check:
     memories: int
     #: Bytes that are not those that were written, or not what the engine holds.
     damage: tuple[str, ...]
+    #: The first position that is damaged.
+    first_bad_seq: int | None
     #: Messages whose parent is not in the log, each with that parent: they and all below are detached.
     orphans: Mapping[str, str]
     #: Circles of parents: none of them is ever attached.
@@ -69,15 +71,16 @@ def check(store: Store) -> Check:
     """Check a store; see `Check`.  Cost: decodes every event in plain Python."""
     engine = store._fresh()
     end = engine.seq
-    damage = tuple(store._log.read(lambda reader: list(_damage(store, reader, end))))
+    damage = store._log.read(lambda reader: list(_damage(store, reader, end)))
     missing = {id: _missing(engine, id) for id in store.memory_ids}
     detached = {id: store.tree.parent(id) for id in store.message_ids if not engine.is_attached(id)}
-    prompts = tuple(id for id in store.tree.roots() if _is_prompt(store.log.get(id)))
+    prompts = tuple(id for id in store.tree.roots() if _is_prompt(store, id))
     return Check(
         events=store.seq,
         messages=len(store.message_ids),
         memories=len(store.memory_ids),
-        damage=damage,
+        damage=tuple(why for _, why in damage),
+        first_bad_seq=min((seq for seq, _ in damage), default=None),
         orphans={id: str(parent) for id, parent in detached.items() if not engine.is_message(str(parent))},
         circles=tuple(_circles({id: str(parent) for id, parent in detached.items()})),
         dangling={id: ids for id, ids in missing.items() if ids},
@@ -86,8 +89,8 @@ def check(store: Store) -> Check:
     )
 
 
-def _damage(store: Store, reader: Reader, end: int) -> Iterator[str]:
-    """Every block and body before `end`, decoded by the plain codec and held against what the engine folded.
+def _damage(store: Store, reader: Reader, end: int) -> Iterator[tuple[int, str]]:
+    """Where and how blocks and bodies before `end`, decoded by the plain codec, are not what the engine folded.
 
     What others append meanwhile lies behind `end`; it is not looked at and does not count as taken in.
     """
@@ -99,19 +102,19 @@ def _damage(store: Store, reader: Reader, end: int) -> Iterator[str]:
         try:
             skeletons = codec.decode_block(first_seq, block, interner)
         except ValueError as error:
-            yield f"block at seq {first_seq}: {error}"
+            yield first_seq, f"block at seq {first_seq}: {error}"
             return
         at = first_seq + len(skeletons)
         for seq, skeleton in enumerate(skeletons, first_seq):
             (id,) = store._engine.event_ids(seq, seq + 1) or [""]
             if store._engine.skeleton(id) != (seq, skeleton):
-                yield f"seq {seq}: the engine holds something else for event {id}"
+                yield seq, f"seq {seq}: the engine holds something else for event {id}"
             try:
                 reader.body(seq)
             except StoreDamaged as error:
-                yield f"seq {seq}: {error.why}"
+                yield seq, f"seq {seq}: {error.why}"
     if at != end:
-        yield f"the log ends at seq {at}, the engine stands at {end}"
+        yield min(at, end), f"the log ends at seq {at}, the engine stands at {end}"
 
 
 def _missing(engine: _core.Engine, id: str) -> tuple[str, ...]:
@@ -137,5 +140,9 @@ def _circles(parents: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
         done.update(way)
 
 
-def _is_prompt(event: Event) -> bool:
-    return isinstance(event, Message) and event.parent is None and event.role == "user"
+def _is_prompt(store: Store, root: str) -> bool:
+    try:
+        event = store.log.get(root)
+    except StoreDamaged:  # it is listed as such
+        return False
+    return isinstance(event, Message) and event.role == "user"

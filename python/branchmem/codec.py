@@ -66,6 +66,8 @@ class Interner:
             return self.ids[reference]
         if not isinstance(reference, str):
             raise ValueError(f"an id is a number or a string, not {reference!r:.80}")
+        if not reference:
+            raise ValueError(f"an id takes 1 to {MAX_ID_BYTES} bytes")
         if reference in self.numbers:
             raise ValueError(f"id {reference!r:.80} is spelt out again")
         self.numbers[reference] = len(self.ids)
@@ -75,7 +77,7 @@ class Interner:
     def forget(self, keep: int) -> None:
         """Take back all mentions but the first `keep`."""
         for id in self.ids[keep:]:
-            del self.numbers[id]
+            self.numbers.pop(id, None)
         del self.ids[keep:]
 
 
@@ -104,7 +106,7 @@ def decode_block(first_seq: int, data: bytes, interner: Interner) -> list[bytes]
     before = len(interner.ids)
     count, payload = _opened_block(first_seq, data, before)
     try:
-        skeletons = list(_skeletons(first_seq, count, payload, interner))
+        skeletons = [skeleton for skeleton in _skeletons(first_seq, count, payload, interner) if skeleton is not None]
         interner.forget(before)
         if encode_block(first_seq, skeletons, interner) != data:
             raise ValueError("its bytes are not canonical")
@@ -112,6 +114,24 @@ def decode_block(first_seq: int, data: bytes, interner: Interner) -> list[bytes]
         interner.forget(before)
         raise
     return skeletons
+
+
+def decode_block_after_gap(first_seq: int, data: bytes, interner: Interner) -> list[bytes | None]:
+    """As `decode_block`, where blocks before it may be lost; None for an event that refers to an id of a lost one.
+
+    The block says how many ids came before it: those that are missing stand in `interner` as empty strings.
+    """
+    known = len(interner.ids)
+    count, payload = _opened_block(first_seq, data, None)
+    before = _BLOCK.unpack_from(data)[2]
+    if before < known:
+        raise ValueError(f"the block follows on {before} ids, but {known} came before it")
+    interner.ids.extend([""] * (before - known))
+    try:
+        return list(_skeletons(first_seq, count, payload, interner))
+    except BaseException:
+        interner.forget(known)
+        raise
 
 
 def encode_body(seq: int, body: bytes | None) -> bytes:
@@ -134,7 +154,7 @@ def decode_body(seq: int, record: bytes) -> bytes | None:
     return body
 
 
-def _opened_block(first_seq: int, data: bytes, interned: int) -> tuple[int, bytes]:
+def _opened_block(first_seq: int, data: bytes, interned: int | None) -> tuple[int, bytes]:
     if len(data) < _BLOCK.size:
         raise ValueError(f"a block of {len(data)} bytes")
     version, count, before, checksum = _BLOCK.unpack_from(data)
@@ -145,7 +165,7 @@ def _opened_block(first_seq: int, data: bytes, interned: int) -> tuple[int, byte
         raise ValueError("the checksum of its block does not match")
     if not 1 <= count <= MAX_BLOCK_EVENTS:
         raise ValueError(f"a block of {count} events")
-    if before != interned:
+    if interned is not None and before != interned:
         raise ValueError(f"the block follows on {before} ids, but {interned} came before it")
     return count, payload
 
@@ -154,7 +174,8 @@ def _block_sum(first_seq: int, header: bytes, payload: bytes) -> int:
     return crc32(payload, crc32(header[:16], crc32(_SEQ.pack(first_seq))))
 
 
-def _skeletons(first_seq: int, count: int, payload: bytes, interner: Interner) -> Iterator[bytes]:
+def _skeletons(first_seq: int, count: int, payload: bytes, interner: Interner) -> Iterator[bytes | None]:
+    """The skeletons of a block, None for one that refers to an id which `interner` holds as an empty string."""
     records = msgpack.Unpacker(
         raw=False,
         strict_map_key=True,
@@ -169,6 +190,9 @@ def _skeletons(first_seq: int, count: int, payload: bytes, interner: Interner) -
     for seq in range(first_seq, first_seq + count):
         try:
             record = _each_id(records.unpack(), interner.id)
+            if any("" in value if isinstance(value, list) else value == "" for value in record):
+                yield None
+                continue
             skeleton = pack(record)
             event_from_bytes(skeleton, _NO_MEMORY_CONTENT if record[0] == Memory.code else _NO_CONTENT)
         except (msgpack.UnpackException, ValueError, TypeError, OverflowError) as error:

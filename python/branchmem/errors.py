@@ -155,9 +155,16 @@ class StoreDamaged(StoreError):
 
 
 class StoreLocked(StoreError):
-    """Another process holds the store."""
+    """Other processes hold the store; `holders` are their ids, as far as the system tells."""
 
     remedy = "another process holds the store: close it there first"
+
+    def __init__(self, path: str, why: str = "", holders: Iterable[int] = ()) -> None:
+        holders = tuple(holders)
+        Error.__init__(self, path, why, holders)
+        self.path = path
+        self.why = why
+        self.holders = holders
 
 
 class StoreReadOnly(StoreError):
@@ -194,6 +201,16 @@ class StoreMissing(StoreError, FileNotFoundError):
         self.errno = errno.ENOENT  # OSError takes the first argument for it
 
 
+class StoreExists(StoreError, FileExistsError):
+    """There is something at this path already; it was left alone."""
+
+    remedy = "there is something at this path already, which was left alone: name a new file"
+
+    def __init__(self, path: str, why: str = "") -> None:
+        super().__init__(path, why)
+        self.errno = errno.EEXIST  # OSError takes the first argument for it
+
+
 class StoreOnNetwork(StoreError):
     """The path lies on a network file system, where a memory map is not safe."""
 
@@ -204,6 +221,36 @@ class FormatTooNew(StoreError):
     """The file was written by a later branchmem."""
 
     remedy = "the store was written by a later version: upgrade branchmem"
+
+
+class InvalidOwner(Error, ValueError):
+    """An owner that no file can be named after; `owner` is at fault."""
+
+    def __init__(self, owner: object, why: str) -> None:
+        super().__init__(owner, why)
+        self.owner = owner
+        self.why = why
+
+    def explanation(self) -> str:
+        return f"{_short(self.owner)} cannot be the owner of a store: {self.why}"
+
+
+class PoolBusy(Error):
+    """No store of the pool came free in time: `max_open` of them are leased, or wait to be opened."""
+
+    def __init__(self, folder: str, owner: str, max_open: int, seconds: float) -> None:
+        super().__init__(folder, owner, max_open, seconds)
+        self.folder = folder
+        self.owner = owner
+        self.max_open = max_open
+        self.seconds = seconds
+
+    def explanation(self) -> str:
+        return (
+            f"{self.folder}: no room for the store of {_short(self.owner)} in {self.seconds:g} s, as all "
+            f"{self.max_open} that may be open are leased: end leases sooner, wait longer (timeout=), "
+            "or allow more of them (max_open=)"
+        )
 
 
 class ImportFailed(Error):

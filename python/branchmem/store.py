@@ -9,23 +9,27 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from branchmem import _core
+from branchmem.coalesce import Coalescer
 from branchmem.errors import (
+    Error,
     EventConflict,
     FormatTooNew,
     InvalidEventType,
     MemoryHidden,
     StoreBehind,
+    StoreClosed,
     StoreDamaged,
     UnknownEvent,
 )
 from branchmem.events import TYPES, Event, Memory, Message, conflict, event_from_bytes, refuse_later, skeleton_fields
-from branchmem.log import Log, Reader, Writer
+from branchmem.log import Compacted, Log, Reader, Writer
+from branchmem.log.removal import remove
 from branchmem.questions import Anchor, Questions
 from branchmem.verdict import STRICT, Appended, Policy, why_hidden
 
@@ -33,6 +37,11 @@ if TYPE_CHECKING:
     from branchmem.check import Check
 
 _PAGE = 1000
+#: How many blocks are read before they are folded: about a megabyte.
+_BLOCKS = 16
+#: What an open store takes by itself, nearly all of it LMDB's list of changed pages; and an event at most.
+_STORE_BYTES = (2 << 20) + (64 << 10)
+_EVENT_BYTES = 150
 _STORES: weakref.WeakSet[Store] = weakref.WeakSet()
 
 
@@ -66,6 +75,14 @@ class Engine(Questions):
             return Appended(len(new), len(stored) + len(repeated), self._engine.seq)
 
 
+class _Encoded(NamedTuple):
+    """A batch and the canonical bytes of each of its events."""
+
+    events: Sequence[Event]
+    skeletons: list[bytes]
+    bodies: list[bytes]
+
+
 class Store(Questions):
     """One owner's memory in one file.  A context manager; safe under threads and processes."""
 
@@ -76,6 +93,7 @@ class Store(Questions):
         self._auto_refresh = auto_refresh
         self._on_close = on_close
         self._folding = threading.RLock()
+        self._coalescer = Coalescer()
         _STORES.add(self)
         log.read(self._replay)
 
@@ -84,6 +102,23 @@ class Store(Questions):
         """Where the file is."""
         return self._log.path
 
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        try:
+            self._changed()
+        except StoreClosed:
+            return True
+        return False
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory this store holds, the mapped pages of its file not counted.
+
+        An estimate from the number of events that were taken in.
+        """
+        return _STORE_BYTES + _EVENT_BYTES * self._engine.seq
+
     def append(self, events: Iterable[Event]) -> Appended:
         """Write a batch: atomic, durable, any order, idempotent.  Nothing is written where one event is refused.
 
@@ -91,36 +126,83 @@ class Store(Questions):
         StoreReadOnly and the other errors of a store.
         Cost: one fsync a batch, then linear in the batch.
         """
-        batch = _checked(events)
-        skeletons = [event.skeleton() for event in batch]
-        bodies = [event.body() for event in batch]
+        (answer,) = self._append_each([_checked(events)])
+        if isinstance(answer, Appended):
+            return answer
+        try:
+            raise answer
+        finally:
+            del answer  # else its traceback would hold it, and it its traceback
+
+    async def aappend(self, events: Iterable[Event]) -> Appended:
+        """As `append`, without a wait of the event loop for the disk: callers at one time share one commit.
+
+        Answers and errors are those of appending one after the other, in order of arrival.  A caller
+        who is cancelled leaves his batch written whole or not at all.
+        """
         self._log.changed()  # refuses in the child of a fork, before any lock
+        return await self._coalescer.append(_checked(events), self._append_each)
 
-        def differ(known: Event, given: Event) -> EventConflict:
-            return conflict(given.id, known.to_dict(), given.to_dict())
+    def _append_each(self, batches: Sequence[Sequence[Event]]) -> list[Appended | Exception]:
+        """Append batches in one commit; the answer or the refusal of each is as if they came one after the other."""
+        self._log.changed()  # refuses in the child of a fork, before any lock
+        given = [_encoded(batch) for batch in batches]
 
-        def persist(writer: Writer) -> tuple[list[tuple[int, bytes]], int]:
+        def persist(writer: Writer) -> tuple[list[tuple[int, bytes]], list[Appended | Exception]]:
             self._take_in(writer)
-            new, stored, repeated, clash = self._engine.plan(skeletons)
-            if clash is not None:
-                at, before = clash
-                raise differ(batch[before] if before is not None else self._event(writer, batch[at].id), batch[at])
-            for at, seq in stored:
-                if writer.body(seq) != bodies[at]:
-                    raise differ(self._event(writer, batch[at].id), batch[at])
-            for at, before in repeated:
-                if bodies[before] != bodies[at]:
-                    raise differ(batch[before], batch[at])
-            blocks = self._engine.encode([skeletons[at] for at in new])
-            contents = [bodies[at] for at in new]
+            answers: list[Appended | Exception] = []
+            skeletons: list[bytes] = []
+            contents: list[bytes] = []
+            earlier: dict[str, tuple[Event, bytes, bytes]] = {}
+            seq = self._engine.seq
+            for batch in given:
+                try:
+                    new = self._new_of(writer, batch, earlier)
+                except Error as refused:
+                    answers.append(refused.with_traceback(None))
+                    continue
+                events, own_skeletons, own_bodies = batch
+                skeletons += [own_skeletons[at] for at in new]
+                contents += [own_bodies[at] for at in new]
+                answers.append(Appended(len(new), len(events) - len(new), seq + len(skeletons)))
+                if len(given) > 1:
+                    earlier.update((events[at].id, (events[at], own_skeletons[at], own_bodies[at])) for at in new)
+            blocks = self._engine.encode(skeletons)
             for first_seq, block in blocks:
                 start = first_seq - blocks[0][0]
                 writer.put(first_seq, block, contents[start : start + _PAGE])
-            return blocks, len(new)
+            return blocks, answers
 
         with self._folding:
-            _, added = self._log.write(persist, then=lambda written: self._engine.fold(written[0]))
-            return Appended(added, len(batch) - added, self._engine.seq)
+            _, answers = self._log.write(persist, then=lambda written: self._engine.fold(written[0]))
+            return answers
+
+    def _new_of(self, reader: Reader, batch: _Encoded, earlier: Mapping[str, tuple[Event, bytes, bytes]]) -> list[int]:
+        """Which events of a batch are neither stored, nor repeated in it, nor `earlier` in the same commit.
+
+        Raises: EventConflict where one of them is there with other content.
+        """
+        events, skeletons, bodies = batch
+        new, stored, repeated, clash = self._engine.plan(skeletons)
+        if clash is not None:
+            at, before = clash
+            raise _differ(events[before] if before is not None else self._event(reader, events[at].id), events[at])
+        for at, seq in stored:
+            if reader.body(seq) != bodies[at]:
+                raise _differ(self._event(reader, events[at].id), events[at])
+        for at, before in repeated:
+            if bodies[before] != bodies[at]:
+                raise _differ(events[before], events[at])
+        if not earlier:
+            return new
+        unknown = []
+        for at in new:
+            known = earlier.get(events[at].id)
+            if known is None:
+                unknown.append(at)
+            elif known[1:] != (skeletons[at], bodies[at]):
+                raise _differ(known[0], events[at])
+        return unknown
 
     def at(
         self, anchor: Anchor, *, policy: Policy = STRICT, min_seq: int | None = None, count: bool = True
@@ -171,6 +253,25 @@ class Store(Questions):
 
         return check(self)
 
+    def compact(self) -> Compacted:
+        """Rewrite the file without what was deleted or became free in it: smaller, with everything in its place.
+
+        seq, ordinals and digest stay; who is killed meanwhile leaves the old file or the new one.
+        No other process may have the store open; threads of this one read on, and wait with their writes.
+        Raises: StoreLocked, whose `holders` are those processes; StoreFull, StoreReadOnly.
+        Cost: needs room for both files; about 2 s for 100 MB.
+        """
+        return self._log.compact()
+
+    def backup(self, path: str | os.PathLike[str]) -> str:
+        """Copy the store as it is now to a new file, and return its full name; others read and write meanwhile.
+
+        The copy is a store: the same log, with the same digest.  It is there as a whole or not at all.
+        Raises: StoreExists, whatever lies at `path`; StoreFull, StoreOnNetwork and the other errors of a store.
+        Cost: as `compact`.
+        """
+        return self._log.backup(path)
+
     def close(self) -> None:
         """Let go of the file.  Views keep the set they show; twice is once."""
         self._log.close()
@@ -197,9 +298,12 @@ class Store(Questions):
 
     def _replay(self, reader: Reader) -> None:
         """Fold the whole log, some blocks at a time: nobody asks yet."""
+        self._engine.reserve(reader.last_seq())
         blocks = reader.blocks(-1)
-        while some := list(islice(blocks, _PAGE)):
+        while some := list(islice(blocks, _BLOCKS)):
             self._fold(some)
+        if reader.count() != self._engine.seq:
+            raise StoreDamaged(self.path, f"it should hold {reader.count()} events", self._engine.seq)
 
     def _fold(self, blocks: list[tuple[int, bytes]]) -> None:
         try:
@@ -295,6 +399,14 @@ def open(
         raise
 
 
+def delete(path: str | os.PathLike[str]) -> bool:
+    """Delete the store at `path` for good, with all that lies beside it; False where there is none.
+
+    Raises: StoreLocked where anybody has it open, in this process or in another.
+    """
+    return remove(path)
+
+
 def open_temporary() -> Store:
     """A store that is gone when it is closed: for tests and trials."""
     import tempfile
@@ -331,6 +443,14 @@ def _checked(events: Iterable[Event]) -> list[Event]:
             raise InvalidEventType(f"{event!r:.80} is no event: make a Message or a Memory of it", event)
         refuse_later(event)
     return batch
+
+
+def _encoded(batch: Sequence[Event]) -> _Encoded:
+    return _Encoded(batch, [event.skeleton() for event in batch], [event.body() for event in batch])
+
+
+def _differ(known: Event, given: Event) -> EventConflict:
+    return conflict(given.id, known.to_dict(), given.to_dict())
 
 
 def _found(engine: _core.Engine, id: str) -> tuple[int, bytes]:

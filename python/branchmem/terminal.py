@@ -25,6 +25,7 @@ import branchmem as bm
 
 if TYPE_CHECKING:
     from branchmem.check import Check
+    from branchmem.salvage import Salvage
 
 ELLIPSIS: Final = "…"
 ID_CELLS: Final = 10
@@ -212,6 +213,20 @@ def check_lines(report: Check) -> Iterator[Text]:
     yield from _first("roots that look like edits of one prompt", map(short, report.prompts))
     unshowable = (f"{short(id)} {', '.join(reasons.names())}" for id, reasons in report.unshowable.items())
     yield from _first("memories that no anchor can show", unshowable)
+
+
+def salvage_lines(report: Salvage) -> Iterator[Text]:
+    """The summary of a salvage, then the first of what is lost, kind by kind."""
+    yield Text(plain(report), "bold" if report.ok else "bold red")
+    yield from _first("what is wrong with the file", report.damage)
+    yield from _first("lost blocks, by position", (f"{start} to {end - 1}" for start, end in report.lost))
+    bodiless = (f"seq {seq}: {short(id)}" for id, seq in report.bodiless.items())
+    yield from _first("events whose content is lost", bodiless)
+    yield from _first("events that name an id of a lost block", (f"seq {seq}" for seq in report.unnamed))
+    if report.loose:
+        yield Text(f"{report.loose:,} of these events stood on pages that belong to no tree any more", "bold red")
+    if report.lost and report.new:
+        yield Text("A lost block may have held retractions: what they hid may show in the new store.", "bold red")
 
 
 def _first(title: str, found: Iterable[str]) -> Iterator[Text]:

@@ -9,18 +9,19 @@ an EventConflict, before anything has been written.
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Iterable, Iterator
-from itertools import islice
-from typing import Any, Final
+from typing import IO, Final
 
 from branchmem.errors import ImportFailed, InvalidEvent
-from branchmem.events import TYPES, Event, Legacy, Message, conflict, event_from_dict, refuse_later
-from branchmem.importers.linker import NO_LEAF, Report, Stored, circles, tally
+from branchmem.events import TYPES, Event, Message, conflict, event_from_dict, refuse_later
+from branchmem.importers.forest import DIGEST_BYTES, circles, digest, numbers
+from branchmem.importers.json_lines import lines, objects, parsed
+from branchmem.importers.records import NO_LEAF, Report, Stored
 
 EXPECTED: Final = 'branchmem events, one a line: {"type": "message", "id": "u1", "parent": null, "text": "…"}'
 
-_BOM: Final = b"\xef\xbb\xbf"
-_LINES_LOOKED_AT: Final = 100
+_NOWHERE: Final = -1
 
 
 def dump(events: Iterable[Event]) -> Iterator[bytes]:
@@ -29,57 +30,198 @@ def dump(events: Iterable[Event]) -> Iterator[bytes]:
         yield json.dumps(event.to_dict(), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
-def looks_like(lines: Iterable[bytes]) -> bool:
+def looks_like(first: Iterable[bytes]) -> bool:
     """Whether an event is among the first lines."""
-    for line in islice(lines, _LINES_LOOKED_AT):
-        try:
-            form = _form(line)
-        except ValueError:
-            continue
-        if "id" in form and isinstance(form.get("type"), str) and form["type"] in TYPES:
-            return True
-    return False
+    return any("id" in form and isinstance(form.get("type"), str) and form["type"] in TYPES for form in objects(first))
 
 
-def read(path: str, lines: Iterable[bytes], *, stored: Stored, report: Report) -> list[Event]:
-    """The events in `lines` that the log lacks, in their order; `report` is filled.
+class Events:
+    """The events of an open file that the log lacks, in their order; only where they stand is held."""
 
-    `lines` end at line breaks and nowhere else, as those of a binary file do.
+    def __init__(self, path: str, file: IO[bytes]) -> None:
+        self._path = path
+        self._file = file
+        self._places = array("q")
+        self._digests = bytearray()
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __iter__(self) -> Iterator[Event]:
+        for i, place in enumerate(self._places):
+            event = _event_at(self._file, place)
+            if event is None or _digest(event) != self._digests[i * DIGEST_BYTES : (i + 1) * DIGEST_BYTES]:
+                raise ImportFailed(self._path, f"byte {place}", "what stood there when it was read first")
+            yield event
+
+    def add(self, place: int, digest: bytes) -> None:
+        """Add the event whose line begins at a byte."""
+        self._places.append(place)
+        self._digests += digest
+
+
+def read(path: str, file: IO[bytes], *, stored: Stored, report: Report) -> Events:
+    """The events of an open file that the log lacks; every line has been checked, and `report` is filled.
+
     Here nothing is synthetic: every message counts, and those without a parent
     are the conversations.
 
     Raises: ImportFailed where no line holds an event; EventConflict; InvalidEvent
     for events that this version does not act upon.
+    Cost: two parsings of the file; while it is checked some 70 bytes an event.
     """
-    found: dict[str, Event] = {}
-    new: list[Event] = []
-    offset = 0
-    for line in lines:
-        start, offset = offset, offset + len(line)
-        event = _event(line, start, report)
+    seen = _Seen()
+    new = Events(path, file)
+    for place, line in lines(file):
+        event = _event(line, place, report)
         if event is None:
             continue
         refuse_later(event)
-        earlier = found.get(event.id)
-        held = earlier or stored(event.id)
-        if held is not None and held != event:
+        form = _digest(event)
+        earlier = seen.digest(event.id)
+        if earlier == form:
+            report.duplicates += 1
+            continue
+        held = stored(event.id) if earlier is None else _event_at(file, seen.place(event.id))
+        if held is not None and (earlier is not None or held != event):
             raise conflict(event.id, held.to_dict(), event.to_dict())
-        found[event.id] = event
-        report.duplicates += earlier is not None
+        seen.add(event, place, form)
         if held is None:
-            new.append(event)
-    if not found:
+            new.add(place, form)
+    if not seen:
         raise ImportFailed(path, "byte 0", EXPECTED)
     report.added += len(new)
-    _count(found, stored, report)
+    seen.count(stored, report)
     return new
+
+
+class _Numbers:
+    """Ids as numbers in the order in which they come: digests, and an open table.  Some 30 bytes an id."""
+
+    def __init__(self) -> None:
+        self._keys = bytearray()
+        self._table = numbers(1 << 10, -1)
+
+    def __len__(self) -> int:
+        return len(self._keys) // DIGEST_BYTES
+
+    def find(self, id: str) -> int:
+        """The number of an id, -1 where it has none."""
+        return self._table[self._slot(digest(id.encode()))]
+
+    def of(self, id: str) -> int:
+        """The number of an id, which gets the next one where it has none."""
+        key = digest(id.encode())
+        slot = self._slot(key)
+        number = self._table[slot]
+        if number < 0:
+            number = self._table[slot] = len(self)
+            self._keys += key
+            if 2 * len(self) > len(self._table):
+                self._grow()
+        return number
+
+    def _slot(self, key: bytes) -> int:
+        """Where the number of a key stands, or would stand."""
+        mask = len(self._table) - 1
+        slot = hash(key) & mask
+        while (number := self._table[slot]) >= 0 and not self._keys.startswith(key, number * DIGEST_BYTES):
+            slot = slot + 1 & mask
+        return slot
+
+    def _grow(self) -> None:
+        self._table = numbers(2 * len(self._table), -1)
+        for number in range(len(self)):
+            key = bytes(self._keys[number * DIGEST_BYTES : (number + 1) * DIGEST_BYTES])
+            self._table[self._slot(key)] = number
+
+
+class _Seen:
+    """The events of a file and the parents that they name, in columns by the number of their id."""
+
+    def __init__(self) -> None:
+        self._numbers = _Numbers()
+        self._digests = bytearray()
+        self._places = array("q")
+        self._parents = array("i")
+        self._is_message = bytearray()
+        # the ids of parents that have not come yet, and of the messages without one
+        self._awaited: dict[int, str] = {}
+        self._roots: dict[int, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._places) - self._places.count(_NOWHERE)
+
+    def digest(self, id: str) -> bytes | None:
+        """The digest of the event that bears an id."""
+        at = self._numbers.find(id)
+        if at < 0 or self._places[at] == _NOWHERE:
+            return None
+        return bytes(self._digests[at * DIGEST_BYTES : (at + 1) * DIGEST_BYTES])
+
+    def place(self, id: str) -> int:
+        """Where the line of an event begins."""
+        return self._places[self._numbers.find(id)]
+
+    def add(self, event: Event, place: int, digest: bytes) -> None:
+        """Take in an event that has not come yet."""
+        at = self._numbered(event.id)
+        self._places[at] = place
+        self._digests[at * DIGEST_BYTES : (at + 1) * DIGEST_BYTES] = digest
+        self._awaited.pop(at, None)
+        if isinstance(event, Message):
+            self._is_message[at] = 1
+            if isinstance(event.parent, str):
+                parent = self._parents[at] = self._numbered(event.parent)
+                if self._places[parent] == _NOWHERE:
+                    self._awaited[parent] = event.parent
+            else:
+                self._roots[at] = event.id
+
+    def count(self, stored: Stored, report: Report) -> None:
+        """Count the messages, and where they begin, branch and end."""
+        children = numbers(len(self._places), 0)
+        gone = {at for at, id in self._awaited.items() if not isinstance(stored(id), Message)}
+        above = numbers(len(self._places), -1)
+        for at, parent in enumerate(self._parents):
+            if parent < 0:
+                continue
+            report.roots += parent in self._roots
+            if self._is_message[parent]:
+                above[at] = parent
+                children[parent] += 1
+            else:
+                report.dangling += parent in gone or self._places[parent] != _NOWHERE
+        report.messages += self._is_message.count(1)
+        report.conversations += len(self._roots)
+        report.current.update(dict.fromkeys(self._roots.values(), NO_LEAF))
+        report.forks += sum(count > 1 for count in children)
+        report.leaves += self._is_message.count(1) - sum(count > 0 for count in children)
+        report.cycles += sum(1 for _ in circles(above))
+
+    def _numbered(self, id: str) -> int:
+        at = self._numbers.of(id)
+        if at == len(self._places):
+            self._places.append(_NOWHERE)
+            self._parents.append(-1)
+            self._digests += bytes(DIGEST_BYTES)
+            self._is_message.append(0)
+        return at
+
+
+def _digest(event: Event) -> bytes:
+    return digest(event.skeleton() + event.body())
+
+
+def _event_at(file: IO[bytes], place: int) -> Event | None:
+    return _event(next(lines(file, place))[1], place, Report())
 
 
 def _event(line: bytes, offset: int, report: Report) -> Event | None:
     if not line.strip():
         return None
     try:
-        form = _form(line)
+        form = parsed(line)
         if isinstance(form.get("type"), str) and form["type"] not in TYPES:
             report.unknown_types += 1
             return None
@@ -89,29 +231,3 @@ def _event(line: bytes, offset: int, report: Report) -> Event | None:
     except ValueError as error:
         report.bad_line(offset, str(error))
     return None
-
-
-def _form(line: bytes) -> dict[str, Any]:
-    """The object on a line; ValueError says why there is none."""
-    try:
-        form = json.loads(line.removeprefix(_BOM).decode())
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    if not isinstance(form, dict):
-        raise ValueError("not a JSON object")
-    return form
-
-
-def _count(found: dict[str, Event], stored: Stored, report: Report) -> None:
-    parents = {id: event.parent for id, event in found.items() if isinstance(event, Message)}
-    roots = {id: NO_LEAF for id, parent in parents.items() if parent is None or isinstance(parent, Legacy)}
-    tally(parents, roots, report)
-    report.conversations += len(roots)
-    report.current.update(roots)
-    place = {id: i for i, id in enumerate(parents)}
-    above = [place.get(parent, -1) if isinstance(parent, str) else -1 for parent in parents.values()]
-    report.cycles += sum(1 for _ in circles(above))
-    report.dangling += sum(
-        isinstance(parent, str) and parent not in parents and not isinstance(stored(parent), Message)
-        for parent in parents.values()
-    )

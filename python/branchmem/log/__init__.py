@@ -6,27 +6,35 @@ the codec and the engine, not here.
 
 place        where a file may lie, and the guard file beside it
 pages        whether a file is sound enough to be mapped
+copies       files that take the place of others, or a place of their own
 environment  the one LMDB environment that a file has in a process
-
-Every error of LMDB leaves as one of `branchmem.errors`.
+refusals     every error of LMDB and the system as one of `branchmem.errors`
+trees        the trees of a file, walked in plain Python
+remains      what a damaged file still holds, read without LMDB
+removal      how a log goes
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import lmdb
 
 from branchmem import codec
 from branchmem.errors import StoreClosed, StoreDamaged, StoreError, StoreForked, StoreReadOnly
-from branchmem.log.environment import File, inherit, join, key, opening, typed, typed_errors
+from branchmem.log.copies import copy, made_anew
+from branchmem.log.environment import FORMAT, Compacted, File, inherit, join, key, opening
+from branchmem.log.refusals import typed, typed_errors
 
-__all__ = ["Log", "Reader", "Writer"]
+__all__ = ["FORMAT", "Compacted", "Log", "Reader", "Writer", "made_anew"]
 
 T = TypeVar("T")
 _R = TypeVar("_R", bound="Reader")
+
+#: What an event takes at least: a key and the record of an empty body.
+LEAST_EVENT_BYTES: Final = 16
 
 _NO_WORDS = memoryview(b"")
 _NO_WORDS.release()
@@ -51,6 +59,12 @@ class Reader:
                     yield int.from_bytes(place, "big"), block
         self.exhausted = True
 
+    def last_seq(self) -> int:
+        """The first seq of the last block, 0 without one; no more than a file of this size can hold."""
+        with self._txn.cursor(self._file.skeletons) as cursor:
+            last = int.from_bytes(cursor.key(), "big") if cursor.last() else 0
+        return min(last, os.path.getsize(self._file.path) // LEAST_EVENT_BYTES)
+
     def body(self, seq: int) -> bytes | None:
         """The canonical body of the event at `seq`, None where it was erased."""
         record = self._txn.get(key(seq), db=self._file.bodies)
@@ -60,6 +74,14 @@ class Reader:
             return codec.decode_body(seq, record)
         except ValueError as error:
             raise StoreDamaged(self._file.path, str(error), seq) from None
+
+    def count(self) -> int:
+        """How many events the file says that it holds: one body each."""
+        return int(self._txn.stat(self._file.bodies)["entries"])
+
+    def copy(self, draft: str) -> None:
+        """Write this snapshot to the new file `draft`."""
+        copy(self._file.env, self._txn, draft)
 
     def bodies(self, seqs: Iterable[int]) -> Iterator[bytes | None]:
         """Yield the body of each of `seqs`, in the order given."""
@@ -90,6 +112,7 @@ class Log:
         self.path = file.path
         self.readonly = readonly
         self.log_id = file.log_id
+        file.followers.add(self)
 
     @classmethod
     def open(
@@ -139,6 +162,38 @@ class Log:
             raise RuntimeError(f"{self.path}: a write inside other work on the same file would wait for itself")
         with self._file.writing:
             return self._transact(Writer, work, then)
+
+    def compact(self) -> Compacted:
+        """Rewrite the file without its free pages; positions, ids and contents stay.
+
+        Must have the log alone among processes; threads of this one read on, and wait with their writes.
+        Raises: StoreLocked, with the processes that hold it.
+        Cost: reads all records twice, writes them once, and walks the copy in plain Python: about 2 s for 100 MB.
+        """
+        self._check()
+        if self.readonly:
+            raise StoreReadOnly(self.path)
+        if getattr(self._file.here, "reader", None) is not None:
+            raise RuntimeError(f"{self.path}: compacted inside work on the same file")
+        with typed_errors(self.path, self.readonly):
+            return self._file.compact()
+
+    def backup(self, path: str | os.PathLike[str]) -> str:
+        """Copy one snapshot to `path`, where nothing may be yet, and return its full name.
+
+        Others read and write meanwhile; only where the map must grow does this process wait.
+        Raises: StoreExists; StoreFull and the other errors of a store, about the copy.
+        Cost: as `compact`.
+        """
+        self._check()
+        with made_anew(path) as (target, draft):
+            self.read(lambda reader: reader.copy(draft))
+        return target
+
+    def moved(self) -> None:
+        """The file was replaced by its compacted copy: look at that."""
+        self._watch = (0, -1)
+        self._words = _NO_WORDS if self._closed else self._file.words
 
     def close(self) -> None:
         """Let go of the file, after the transactions of other threads.  Twice is once."""

@@ -9,31 +9,35 @@ the map, and without its lock only where nobody can write.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import mmap
 import os
 import struct
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from typing import Any, Final
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+from weakref import WeakSet
 
 import lmdb
 
-from branchmem.errors import (
-    Error,
-    FormatTooNew,
-    StoreDamaged,
-    StoreError,
-    StoreForked,
-    StoreFull,
-    StoreLocked,
-    StoreMissing,
-    StoreReadOnly,
-)
+from branchmem.errors import FormatTooNew, StoreClosed, StoreDamaged, StoreError, StoreLocked, StoreMissing
+from branchmem.log.copies import MAX_DATABASES, copy, discard_draft, drafted
 from branchmem.log.pages import LAST_PAGE_WORD, TXNID_WORD, sound_page_bytes, verify_pages
-from branchmem.log.place import MAX_READERS, MODE, NOT_PERMITTED, found, frozen, guarded, identity, placed, reserve_lock
+from branchmem.log.place import (
+    MAX_READERS,
+    MODE,
+    NOT_PERMITTED,
+    alone,
+    found,
+    frozen,
+    guarded,
+    guarded_unless,
+    identity,
+    placed,
+    reserve_lock,
+)
 
 FORMAT: Final = 1
 MAGIC: Final = b"branchmem"
@@ -42,20 +46,8 @@ MAP_BYTES = 16 << 20
 MAX_GROWTH_BYTES = 1 << 30
 
 _DRAFT_MAP_BYTES: Final = 1 << 20
-_MAX_DATABASES: Final = 32
+_LOOKS: Final = 10
 _FORMAT = struct.Struct("<I")
-
-_DAMAGE = (
-    lmdb.CorruptedError,
-    lmdb.PageNotFoundError,
-    lmdb.PanicError,
-    lmdb.InvalidError,
-    lmdb.VersionMismatchError,
-    lmdb.IncompatibleError,
-    lmdb.CursorFullError,
-    lmdb.PageFullError,
-)
-_NO_ROOM: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
 
 class _Gate:
@@ -94,6 +86,20 @@ class _Gate:
                 self.turn.notify_all()
 
 
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a compacting rewrite made of a file: its size before and after, in bytes."""
+
+    bytes_before: int
+    bytes_after: int
+
+
+class _Follower(Protocol):
+    """Who looks at the mapped meta pages by itself, and is told when they have moved."""
+
+    def moved(self) -> None: ...
+
+
 class File:
     """The one environment of a file in this process, shared by all logs that stand on it."""
 
@@ -111,6 +117,7 @@ class File:
         self.gate = _Gate()
         self.writing = threading.Lock()
         self.here = threading.local()
+        self.followers: WeakSet[_Follower] = WeakSet()
         self._page_bytes = page_bytes
         self._map = mmap.mmap(fd, 2 * page_bytes, access=mmap.ACCESS_READ)
         self.words = memoryview(self._map).cast("Q")
@@ -121,8 +128,10 @@ class File:
             except OSError as error:
                 if not readonly or error.errno not in NOT_PERMITTED:
                     raise
-            if identity(os.stat(path)) != self.which:
-                raise StoreLocked(path, "the file was replaced while it was being opened: open it again")
+            if _replaced(path, self.which):
+                raise _Replaced
+            if not readonly and self._guard is not None:
+                discard_draft(path)
             self._attach(_rounded(os.fstat(fd).st_size))
         except BaseException:
             self._release()
@@ -140,6 +149,7 @@ class File:
         """Make the map larger, unless another thread already did since it had `seen` bytes."""
         with self.gate.alone():
             if self.users and self.map_bytes == seen:
+                self.env.reader_check()  # who died while reading keeps pages from being used again
                 self._resize(min(2 * seen, seen + MAX_GROWTH_BYTES))
 
     def follow(self) -> None:
@@ -170,6 +180,59 @@ class File:
                 self.readonly = True
                 self._attach(self.map_bytes)
                 raise
+
+    def compact(self) -> Compacted:
+        """Put a copy without free pages in the place of the file; all logs of this process go on upon the copy.
+
+        Other threads read meanwhile and wait with their writes.
+        """
+        with self.writing, self._kept(), ExitStack() as open_until_done:
+            file = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            open_until_done.callback(os.close, file)
+            if identity(os.fstat(file)) != self.which or self._guard is None:
+                raise StoreLocked(self.path, "the file was replaced by other means: close it and open it again")
+            bytes_before = os.fstat(file).st_size
+            with alone(self.path, self._guard, file):
+                self.follow()
+                with drafted(self.path) as draft:
+                    with self.gate, self.env.begin() as txn:
+                        copy(self.env, txn, draft)
+                    twin = os.open(draft, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+                    open_until_done.callback(os.close, twin)
+                    open_until_done.callback(fcntl.flock, twin, fcntl.LOCK_UN)  # the map keeps it open
+                    fcntl.flock(twin, fcntl.LOCK_EX)  # takes over from `file`, until the guard is shared again
+                    _opening.acquire()
+                    open_until_done.callback(_opening.release)
+                self._stand_on(twin)
+            return Compacted(bytes_before, os.fstat(twin).st_size)
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """Not closed meanwhile, whoever lets go of it."""
+        with _opening:
+            if not self.users:
+                raise StoreClosed(self.path)
+            self.users += 1
+        try:
+            yield
+        finally:
+            with _opening:
+                self.leave()
+
+    def _stand_on(self, fd: int) -> None:
+        """Go over to the file that took the place of this one and is open as `fd`."""
+        with self.gate.alone():
+            del _files[self.which]
+            self.which = identity(os.fstat(fd))
+            _files[self.which] = self
+            self._map = mmap.mmap(fd, 2 * self._page_bytes, access=mmap.ACCESS_READ)
+            self.words = memoryview(self._map).cast("Q")
+            self.env.close()
+            with suppress(FileNotFoundError):
+                os.unlink(self.path + "-lock")  # it speaks of the transactions of the old file
+            self._attach(_rounded(os.fstat(fd).st_size))
+            for follower in list(self.followers):
+                follower.moved()
 
     def leave(self) -> None:
         """One log less; the last one closes the file."""
@@ -203,7 +266,7 @@ class File:
             create=False,
             mode=MODE,
             max_readers=MAX_READERS,
-            max_dbs=_MAX_DATABASES,
+            max_dbs=MAX_DATABASES,
             lock=locked,
             lib_version=0,
         )
@@ -280,56 +343,60 @@ def join(path: str, *, readonly: bool, create: bool, verify: bool) -> File:
 
 def _create(path: str) -> None:
     """Make an empty log under another name and move it to `path`, which is never there by halves."""
-    draft = path + "-draft"
-    guard = guarded(path, fcntl.LOCK_EX)
+    guard = guarded_unless(path, fcntl.LOCK_EX, lambda: found(path) is not None)
+    if guard is None:
+        return
     try:
         if found(path) is not None:
             return
-        for left in (draft, draft + "-lock"):
-            with suppress(FileNotFoundError):
-                os.unlink(left)
-        try:
+        with drafted(path) as draft:
             reserve_lock(draft)
             env = lmdb.Environment(
-                draft, map_size=_DRAFT_MAP_BYTES, subdir=False, mode=MODE, max_dbs=_MAX_DATABASES, lib_version=0
+                draft, map_size=_DRAFT_MAP_BYTES, subdir=False, mode=MODE, max_dbs=MAX_DATABASES, lib_version=0
             )
             with closing(env), env.begin(write=True) as txn:
                 meta, _, _ = (env.open_db(name, txn=txn) for name in (b"meta", b"skeletons", b"bodies"))
                 txn.put(b"magic", MAGIC, db=meta)
                 txn.put(b"format", _FORMAT.pack(FORMAT), db=meta)
                 txn.put(b"log_id", os.urandom(16), db=meta)
-            os.rename(draft, path)
-        finally:
-            for left in (draft, draft + "-lock"):
-                with suppress(FileNotFoundError):
-                    os.unlink(left)
-        folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
     finally:
         os.close(guard)
 
 
+class _Replaced(Exception):
+    """Another file took the place of the one that was being opened."""
+
+
+def _replaced(path: str, which: tuple[int, int]) -> bool:
+    try:
+        return identity(os.stat(path)) != which
+    except FileNotFoundError:
+        return True
+
+
 def _opened(path: str, *, readonly: bool, verify: bool) -> File:
     """The file at `path` with one user more, after its meta pages were found sound."""
-    found(path)
-    fd = os.open(path, (os.O_RDONLY if readonly else os.O_RDWR) | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        page_bytes = sound_page_bytes(path, fd)
-        if verify:
-            verify_pages(path, fd, page_bytes)
-        which = identity(os.fstat(fd))
-        file = _files.get(which)
-        if file is None:
-            file = _files[which] = File(path, fd, page_bytes, readonly=readonly)
-        elif file.readonly and not readonly:
-            file.make_writable()
-        file.users += 1
-        return file
-    finally:
-        os.close(fd)
+    for _ in range(_LOOKS):
+        if found(path) is None:
+            raise StoreMissing(path)
+        fd = os.open(path, (os.O_RDONLY if readonly else os.O_RDWR) | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            page_bytes = sound_page_bytes(path, fd)
+            if verify:
+                verify_pages(path, fd, page_bytes)
+            which = identity(os.fstat(fd))
+            file = _files.get(which)
+            if file is None:
+                file = _files[which] = File(path, fd, page_bytes, readonly=readonly)
+            elif file.readonly and not readonly:
+                file.make_writable()
+            file.users += 1
+            return file
+        except _Replaced:
+            continue
+        finally:
+            os.close(fd)
+    raise StoreLocked(path, "the file is replaced again and again: see who does that")
 
 
 def _log_id(path: str, env: lmdb.Environment) -> bytes:
@@ -350,46 +417,6 @@ def _log_id(path: str, env: lmdb.Environment) -> bytes:
     if found != FORMAT:
         raise StoreDamaged(path, f"its format marker says {found}")
     return log_id
-
-
-@contextmanager
-def typed_errors(path: str, readonly: bool) -> Iterator[None]:
-    try:
-        yield
-    except Error:
-        raise
-    except (lmdb.Error, OSError) as error:
-        raise typed(error, path, readonly) from error
-
-
-def typed(error: lmdb.Error | OSError, path: str, readonly: bool) -> StoreError:
-    code = error.errno if isinstance(error, OSError) else getattr(error, "code", 0)
-    why = str(error)
-    if isinstance(error, _DAMAGE):
-        return StoreDamaged(path, why)
-    if code in _NO_ROOM or isinstance(error, lmdb.DiskError) or (code == errno.EIO and _is_full(path)):
-        return StoreFull(path)
-    if code in NOT_PERMITTED or isinstance(error, lmdb.ReadonlyError):
-        if readonly:
-            return StoreError(path, f"no permission to read it, or to use its lock file: {why}")
-        return StoreReadOnly(path, f"no permission to write here ({why}): open it with readonly=True")
-    if isinstance(error, lmdb.ReadersFullError):
-        return StoreLocked(path, f"{MAX_READERS} transactions read it at once: let some of them end")
-    if isinstance(error, lmdb.LockError):
-        return StoreLocked(path)
-    if "already open in this process" in why:
-        return StoreForked(
-            path,
-            "this process has the file open already, outside branchmem or from before a fork that came "
-            "in the middle of a transaction: start the process without fork",
-        )
-    return StoreError(path, why)
-
-
-def _is_full(path: str) -> bool:
-    """Whether a write was cut short for lack of room, which LMDB reports as EIO."""
-    room = os.statvfs(os.path.dirname(path))
-    return room.f_bavail * room.f_frsize < 1 << 20
 
 
 def _rounded(size: int) -> int:

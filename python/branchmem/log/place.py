@@ -13,7 +13,9 @@ import os
 import re
 import stat
 import time
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import lru_cache
 from typing import Final
 
 from branchmem.errors import StoreError, StoreLocked, StoreMissing, StoreOnNetwork
@@ -23,6 +25,7 @@ NOT_PERMITTED: Final = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
 MAX_READERS: Final = 1024
 
 PATIENCE_SECONDS = 5.0
+LOCKS = "/proc/locks"  # where Linux tells who holds what
 
 _LOCK_BYTES: Final = MAX_READERS * 64 + 4096  # a cache line a reader, and the header
 
@@ -53,15 +56,24 @@ def _mounts() -> str:
     return ""
 
 
+@lru_cache(maxsize=1)
+def _mount_points(table: str) -> list[tuple[str, str]]:
+    """The folder and the type of the file system of each mount; kept, since many stores meet the same table."""
+    points = []
+    for line in table.splitlines():
+        place, _, source = line.partition(" - ")
+        point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), place.split(" ")[4])
+        points.append((point, source.split(" ")[0]))
+    return points
+
+
 def _file_system(folder: str) -> str:
     """The type of the file system that `folder` lies on; empty where the system does not say."""
     longest, kind = "", ""
-    for line in _mounts().splitlines():
-        place, _, source = line.partition(" - ")
-        point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), place.split(" ")[4])
+    for point, source in _mount_points(_mounts()):
         covers = folder == point or folder.startswith(point.rstrip("/") + "/")
         if covers and len(point) >= len(longest):
-            longest, kind = point, source.split(" ")[0]
+            longest, kind = point, source
     return kind
 
 
@@ -82,26 +94,102 @@ def found(path: str) -> os.stat_result | None:
 
 def guarded(path: str, operation: int) -> int:
     """A descriptor that holds the guard file, shared or alone; StoreLocked where others hold it too long."""
+    fd = guarded_unless(path, operation, lambda: False)
+    assert fd is not None
+    return fd
+
+
+def guarded_unless(path: str, operation: int, needless: Callable[[], bool]) -> int | None:
+    """As `guarded`; None once it is `needless`, as others who hold the guard have done the work."""
+    patience = time.monotonic() + PATIENCE_SECONDS
+    while not needless():
+        fd = _guard(path)
+        try:
+            if _locked(fd, operation):
+                if _is_at(fd, path + "-guard"):
+                    return fd
+            elif time.monotonic() > patience:
+                raise locked(path, fd)
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+        time.sleep(0.005)
+    return None
+
+
+@contextmanager
+def alone(path: str, guard: int, file: int) -> Iterator[None]:
+    """Hold alone, for a while, the guard that this process holds shared.
+
+    A lock is let go of before it is held in another way, so who wants this locks the log
+    itself first, open as `file`: nobody else can replace it in between.
+    Raises: StoreLocked at once where another process has the log open.
+    """
+    if not _is_at(guard, path + "-guard"):
+        raise StoreLocked(path, "its guard file was removed: close it in all processes first")
+    if not _locked(file, fcntl.LOCK_EX):
+        raise locked(path, file)
+    try:
+        if not _locked(guard, fcntl.LOCK_EX):
+            raise locked(path, guard)
+        yield
+    finally:
+        fcntl.flock(guard, fcntl.LOCK_SH)
+        fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def locked(path: str, fd: int) -> StoreLocked:
+    """The refusal of a lock on the file open as `fd`, with the processes that stand in the way."""
+    pids = holders(fd)
+    if not pids:
+        return StoreLocked(path)
+    named = f"process{'es' if len(pids) > 1 else ''} {', '.join(map(str, pids))}"
+    return StoreLocked(path, f"{named} held it open or at work: close it there, or wait, and try again", pids)
+
+
+def holders(fd: int) -> tuple[int, ...]:
+    """The other processes that hold a lock on the file open as `fd`; none where the system does not tell.
+
+    Linux tells, as far as it shows a process to this one.
+    """
+    status = os.fstat(fd)
+    inode = f":{status.st_ino}"
+    exactly = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}{inode}"
+    pids: dict[str, set[int]] = {}
+    with suppress(OSError), open(LOCKS, encoding="ascii", errors="replace") as table:
+        for line in table:
+            match line.split():
+                case [_, "FLOCK", _, _, pid, place, *_] if place.endswith(inode) and int(pid) > 0:
+                    pids.setdefault(place, set()).add(int(pid))
+    # Some file systems (btrfs, overlays) are told under another device.
+    named = pids.get(exactly) or set().union(*pids.values())
+    return tuple(sorted(named - {os.getpid()}))
+
+
+def _guard(path: str) -> int:
     name = path + "-guard"
     try:
-        fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, MODE)
+        return os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, MODE)
     except OSError as error:
         if error.errno not in NOT_PERMITTED or not os.path.exists(name):
             raise
-        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    patience = time.monotonic() + PATIENCE_SECONDS
+        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def _locked(fd: int, operation: int) -> bool:
+    with suppress(BlockingIOError):
+        fcntl.flock(fd, operation | fcntl.LOCK_NB)
+        return True
+    return False
+
+
+def _is_at(fd: int, path: str) -> bool:
+    """Whether `path` is the name of the file open as `fd`."""
     try:
-        while True:
-            try:
-                fcntl.flock(fd, operation | fcntl.LOCK_NB)
-                return fd
-            except BlockingIOError:
-                if time.monotonic() > patience:
-                    raise StoreLocked(path) from None
-            time.sleep(0.005)
-    except BaseException:
-        os.close(fd)
-        raise
+        return identity(os.stat(path)) == identity(os.fstat(fd))
+    except FileNotFoundError:
+        return False
 
 
 def reserve_lock(path: str) -> None:

@@ -1,0 +1,98 @@
+"""The command line: it opens a store, asks, and prints; it decides nothing.
+
+Every command prints for people, or one JSON document with `--json`.  Commands
+that read never make a store.  What goes wrong is one line on standard error
+with exit status 1, or 2 where the command was used wrongly; never a traceback.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Annotated
+
+import typer
+
+import branchmem as bm
+from branchmem import terminal
+from branchmem.cli import answers, transfer, trials, upkeep
+from branchmem.terminal import say
+
+app = typer.Typer(
+    help="Memory for branching conversations: visible only where all its sources are.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(invoke_without_command=True)
+def branchmem(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        say(f"branchmem {bm.__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        say(context.get_help())
+
+
+app.command("import")(transfer.import_)
+for command in (
+    transfer.export,
+    answers.trees,
+    answers.tree,
+    answers.view,
+    answers.explain,
+    transfer.derive,
+    upkeep.check,
+    upkeep.stats,
+    upkeep.backup,
+    upkeep.compact,
+    upkeep.salvage,
+    trials.selftest,
+    trials.demo,
+):
+    app.command()(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status: 0, 1 for an error, 2 for wrong usage, 130 when interrupted."""
+    logging.getLogger("branchmem").addHandler(logging.NullHandler())
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    try:
+        status = app(arguments, prog_name="branchmem", standalone_mode=False)
+        sys.stdout.flush()
+        return status or 0
+    except (KeyboardInterrupt, typer.Abort):
+        return _failed("interrupted", 130)
+    except typer.TyperException as refusal:
+        return _failed(refusal.format_message(), refusal.exit_code)
+    except BrokenPipeError:
+        # Who read the output has left: say nothing, and let nothing be flushed into the broken pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except MemoryError:
+        return _failed("out of memory")
+    except bm.Error as error:
+        return _failed(error)
+    except UnicodeError as error:
+        return _failed(f"not UTF-8: {error}")
+    except OSError as error:
+        return _failed(f"{error.filename}: {error.strerror}" if error.filename else error)
+    except Exception as error:
+        if os.environ.get("BRANCHMEM_TRACEBACK"):
+            raise
+        return _failed(f"{type(error).__name__}: {error} (BRANCHMEM_TRACEBACK=1 shows where)")
+
+
+def _failed(why: object, status: int = 1) -> int:
+    with suppress(OSError, ValueError):
+        print(f"branchmem: {terminal.plain(why)}", file=sys.stderr, flush=True)
+    return status

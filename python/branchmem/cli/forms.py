@@ -1,0 +1,90 @@
+"""What the commands share: the options that they take, opening a store, ids as people type them, JSON forms."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import branchmem as bm
+from branchmem import terminal
+
+
+class PolicyName(StrEnum):
+    """The policies that have a name."""
+
+    strict = "strict"
+    compat = "compat"
+
+
+POLICIES = {PolicyName.strict: bm.STRICT, PolicyName.compat: bm.COMPAT}
+
+StorePath = Annotated[
+    Path, typer.Option("--store", envvar="BRANCHMEM_STORE", metavar="PATH", help="The file that holds the log.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Which = Annotated[PolicyName, typer.Option("--policy", help="What a view lets through.")]
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[bm.Store]:
+    """The store at `path`, as it is; nothing is made or changed."""
+    with bm.open(path, create=False, readonly=True, auto_refresh=False) as store:
+        yield store
+
+
+def named(store: bm.Store, given: Sequence[str]) -> list[str]:
+    """Ids as given; `…6f880` or `...6f880` stands for the only id that ends so.
+
+    Raises: BadParameter where several do, or none does.
+    """
+    return [id if id in store.log else _ending(store, id) for id in given]
+
+
+def _ending(store: bm.Store, given: str) -> str:
+    tail = given.removeprefix("...").removeprefix(terminal.ELLIPSIS)
+    if tail in ("", given):
+        return given
+    found = [id for id in chain(store.message_ids, store.memory_ids) if id.endswith(tail)]
+    if len(found) == 1:
+        return found[0]
+    among = f"{len(found)} ids end so, {found[0]} and {found[1]} among them" if found else "no id ends so"
+    raise typer.BadParameter(f"{given}: {among}")
+
+
+def view_form(view: bm.View, memories: Sequence[bm.Memory]) -> dict[str, Any]:
+    """The JSON-ready form of a view and of the memories that were asked for."""
+    return {
+        "anchors": list(view.anchors),
+        "seq": view.seq,
+        "problems": list(view.problems.names()),
+        "visible": len(view),
+        "hidden": hidden(view),
+        "memories": [memory.to_dict() for memory in memories],
+    }
+
+
+def verdict_form(verdict: bm.Verdict) -> dict[str, Any]:
+    """The JSON-ready form of a verdict."""
+    return {
+        "id": verdict.id,
+        "visible": verdict.visible,
+        "reasons": list(verdict.reasons.names()),
+        "culprits": {reason.name: list(ids) for reason, ids in verdict.culprits.items()},
+        "parted": dict(verdict.parted),
+        "text": str(verdict),
+        "seq": verdict.seq,
+    }
+
+
+def hidden(view: bm.View) -> dict[str, int]:
+    """How many memories the view hides, by the name of the first reason not let through."""
+    refused = [bits & ~view.policy.admit for bits in view.reasons()[~view.mask()].tolist()]
+    counts = Counter(bm.Reason(bits).primary for bits in refused)
+    return {str(reason.name): counts[reason] for reason in bm.Reason if counts[reason]}

@@ -1,0 +1,239 @@
+"""A conversation as a map from keys to nodes, which ChatGPT and Open WebUI both export.
+
+The key is the identity of a node, whatever its `id` says, and one field of it
+names the parent.  A list of children ranks siblings, and gives a parent only to
+a node that has no field for one.  What a node says is for the format to read.
+
+A node whose parent cannot be read hangs below a parent that does not exist: it
+is kept, and nothing below it is shown until an export says better.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import IO, Any, Final, NamedTuple
+
+from branchmem.importers.entries import Repeated, Span, read_again
+from branchmem.importers.records import Content, Leaf, LeafSource, Record, Report, Source, event_id, repaired
+
+# Stands for a parent that cannot be read, in ids of messages that do not exist.
+_UNREADABLE: Final = "?"
+_UNRANKED: Final = 1 << 62
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(slots=True)
+class Node:
+    """One node of a conversation, read.
+
+    `unlinked` where it has no field for a parent, `astray` where what stands there
+    cannot be read, `suggested` where a list of children gives the parent.
+    """
+
+    key: str
+    parent: str | None = None
+    suggested: str | None = None
+    unlinked: bool = False
+    astray: bool = False
+    order: int = _UNRANKED
+    role: str | None = None
+    text: str | None = None
+    created: datetime | None = None
+    readable: bool = True
+
+
+class Chat(NamedTuple):
+    """The nodes of an entry in the order of the file, and the key of the node where it stands."""
+
+    nodes: Sequence[Node]
+    leaf: str | None = None
+    leaf_source: LeafSource = "declared"
+
+
+class Conversation(Source):
+    """The entries of a file that tell of one conversation; of several leaves the last one counts."""
+
+    def __init__(
+        self,
+        path: str,
+        file: IO[bytes],
+        spans: Sequence[Span],
+        tool: str,
+        name: str,
+        chat: Callable[[Any, Report], Chat],
+        report: Report,
+    ) -> None:
+        self.path = path
+        self.leaves: dict[str, Leaf] = {}
+        self._file = file
+        self._spans = spans
+        self._tool = tool
+        self._name = name
+        self._chat = chat
+        self._report = report
+        self._nodes: list[Node] = []
+
+    def records(self) -> Iterator[Record]:
+        root = self._id()
+        for span in self._spans:
+            chat = self._chat(read_again(self.path, self._file, span), self._report)
+            for node in chat.nodes:
+                yield self._record(root, node, len(self._nodes))
+                self._nodes.append(node)
+            if chat.leaf is not None:
+                self.leaves[root] = Leaf(self._id(chat.leaf), chat.leaf_source)
+
+    def content(self, place: int) -> Content:
+        node = self._nodes[place]
+        return Content(node.role, node.text, node.created)
+
+    def _record(self, root: str, node: Node, place: int) -> Record:
+        parent = f"{_UNREADABLE}:{node.key}" if node.astray else node.parent
+        return Record(
+            conversation=root,
+            id=self._id(node.key),
+            parent=None if parent is None else self._id(parent),
+            logical_parent=None if node.suggested is None else self._id(node.suggested),
+            order=node.order,
+            role=node.role,
+            text=node.text,
+            created=node.created,
+            usable=not node.unlinked and not node.astray,
+            place=place,
+        )
+
+    def _id(self, *key: str) -> str:
+        return event_id(self._tool, self._name, *key)
+
+
+def conversations(
+    path: str,
+    file: IO[bytes],
+    spans: dict[str, list[Span]],
+    tool: str,
+    chat: Callable[[Any, Report], Chat],
+    report: Report,
+) -> Iterator[Source]:
+    """The conversations of an export, by name, each let go of when it is given out."""
+    for name in list(spans):
+        yield Conversation(path, file, spans.pop(name), tool, name, chat, report)
+
+
+def nodes(
+    mapping: Mapping[str, Any],
+    say: Callable[[Node, dict[str, Any]], None],
+    report: Report,
+    *,
+    parent: str,
+    children: str,
+) -> list[Node]:
+    """The nodes of a map in the order of the file; each that is not quite readable is counted once.
+
+    `parent` and `children` are the fields for links; `say` reads into a node what its value says.
+    """
+    pairs = mapping.pairs if isinstance(mapping, Repeated) else mapping.items()
+    found: list[Node] = []
+    ranks: dict[tuple[str, str], int] = {}
+    for key, value in pairs:
+        whole, count = repaired(key)
+        report.replaced += count
+        node = Node(whole)
+        if isinstance(value, dict):
+            _read_parent(node, value, parent)
+            _rank_children(node, value.get(children), ranks)
+            say(node, value)
+        else:
+            node.unlinked, node.astray, node.readable = True, True, False
+        found.append(node)
+    _suggest_parents(found, ranks)
+    for node in found:
+        above = node.suggested if node.parent is None else node.parent
+        if above is not None:
+            node.order = ranks.get((above, node.key), _UNRANKED)
+        report.unknown_types += not node.readable
+    return found
+
+
+def named(given: Iterable[object], nodes: Callable[[], Iterable[Node]], report: Report) -> str:
+    """The name of a conversation: the first id that is given, else `~` and a hash of its top nodes.
+
+    The hash is of their key, role and text, by key.
+    """
+    for id in given:
+        if isinstance(id, str) and id:
+            whole, count = repaired(id)
+            report.replaced += count
+            return whole
+    found = list(nodes())
+    keys = {node.key for node in found}
+    tops = [node for node in found if node.suggested is None and node.parent not in keys]
+    form = json.dumps(sorted([node.key, node.role or "", node.text or ""] for node in tops))
+    return "~" + hashlib.sha256(form.encode()).hexdigest()[:16]
+
+
+def joined(value: Any) -> tuple[str, bool]:
+    """A string as it is, a list of parts a line each; and whether all of it could be read."""
+    if value is None or isinstance(value, str):
+        return value or "", True
+    if not isinstance(value, list):
+        return "", False
+    texts = [part.get("text") if isinstance(part, dict) else part for part in value]
+    known = all(part is None or isinstance(part, (str, dict)) for part in value)
+    return "\n".join(text for text in texts if isinstance(text, str) and text), known
+
+
+def time(value: Any) -> datetime | None:
+    """Seconds since 1970 as a time; None for whatever is none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return _EPOCH + timedelta(seconds=value)
+    except (OverflowError, ValueError):  # beyond the calendar, or not a number
+        return None
+
+
+def _read_parent(node: Node, value: dict[str, Any], field: str) -> None:
+    parent = value.get(field)
+    if field not in value:
+        node.unlinked = True
+    elif isinstance(parent, str):
+        node.parent = repaired(parent)[0]
+    elif type(parent) is int:
+        node.parent, node.readable = str(parent), False
+    elif parent is not None:
+        node.astray, node.readable = True, False
+
+
+def _rank_children(node: Node, children: Any, ranks: dict[tuple[str, str], int]) -> None:
+    if isinstance(children, list):
+        for rank, child in enumerate(children):
+            if isinstance(child, str):
+                ranks.setdefault((node.key, repaired(child)[0]), rank)
+            else:
+                node.readable = False
+    elif children is not None:
+        node.readable = False
+
+
+def _suggest_parents(nodes: Iterable[Node], ranks: Iterable[tuple[str, str]]) -> None:
+    """Give each node without a field for its parent the one other node that lists it as a child.
+
+    Listed by nobody it is a root; listed by several, its parent cannot be known.
+    Either way of being listed is a fault of the file, and counted as such.
+    """
+    unlinked = {node.key: node for node in nodes if node.unlinked}
+    if not unlinked:
+        return
+    listers: dict[str, list[str]] = {}
+    for lister, child in ranks:
+        if child in unlinked and lister != child:
+            listers.setdefault(child, []).append(lister)
+    for key, found in listers.items():
+        node = unlinked[key]
+        node.readable = False
+        node.astray = len(found) > 1
+        node.suggested = None if node.astray else found[0]

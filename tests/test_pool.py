@@ -1,0 +1,478 @@
+"""A pool: a store that is leased stays open, the others go when room is wanted, and who waits is served in turn."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import branchmem as bm
+import pytest
+from branchmem.errors import Error
+from branchmem.log import place
+from logs import in_child
+from pools import Holder, descriptors, until, waiting
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "pool"
+
+
+def told(pool: bm.Pool, owner: str, *ids: str) -> None:
+    with pool.open(owner) as store:
+        store.append([bm.Message(id, None) for id in ids])
+
+
+def held(pool: bm.Pool, owner: str) -> list[str]:
+    with pool.open(owner, create=False) as store:
+        return [event.id for event in store.log.events()]
+
+
+# Leases
+
+
+def test_each_owner_has_a_store_of_his_own(folder: Path) -> None:
+    with bm.Pool(folder) as pool:
+        for owner in ("alice", "Alice", "bob"):
+            told(pool, owner, owner)
+    with bm.Pool(folder) as pool:
+        assert [held(pool, owner) for owner in ("alice", "Alice", "bob")] == [["alice"], ["Alice"], ["bob"]]
+        path = Path(pool.path("alice"))
+    assert (path.parent.parent, path.name) == (folder, "alice.bmem")
+    with bm.open(path) as store:
+        assert "alice" in store.log
+    assert [entry.stat().st_mode & 0o777 for entry in (folder, path.parent, path)] == [0o700, 0o700, 0o600]
+
+
+def test_leases_on_one_owner_share_a_store_also_inside_each_other(folder: Path) -> None:
+    with bm.Pool(folder, max_open=1) as pool:
+        lease = pool.open("alice")
+        with lease as one, pool.open("alice") as other, lease as again:
+            assert one is other is again
+            assert pool.stats().pinned == 1
+        assert pool.stats().pinned == 0
+        with pool.open("alice") as later:
+            assert later is one
+        assert (pool.stats().opened, pool.stats().hits) == (1, 3)
+
+
+def test_nothing_is_opened_before_a_lease_is_entered(folder: Path) -> None:
+    with bm.Pool(folder) as pool:
+        pool.open("alice")
+        assert pool.stats().open == 0
+        assert list(pool.owners()) == []
+
+
+def test_an_owner_without_a_store_is_told_apart_on_demand(folder: Path) -> None:
+    with bm.Pool(folder) as pool:
+        for _ in range(2):
+            with pytest.raises(bm.StoreMissing), pool.open("alice", create=False):
+                pass
+            told(pool, "bob")
+        assert list(pool.owners()) == ["bob"]
+        assert pool.stats().open == 1
+
+
+def test_a_store_closed_in_a_lease_is_opened_anew_for_the_next(folder: Path) -> None:
+    with bm.Pool(folder, max_open=1) as pool:
+        with pool.open("alice") as store:
+            store.close()
+            with pool.open("alice", timeout=0) as nested:
+                assert nested is not store
+        told(pool, "alice", "m")
+        with pool.open("alice") as store:
+            store.close()
+        assert held(pool, "alice") == ["m"]
+        assert pool.stats().open == 1
+
+
+def test_a_store_that_cannot_be_opened_keeps_no_room(folder: Path) -> None:
+    with bm.Pool(folder, max_open=1) as pool:
+        told(pool, "alice", "m")
+        told(pool, "bob", "m")
+        path = Path(pool.path("alice"))
+        whole = path.read_bytes()
+        path.write_bytes(b"damaged")
+        for _ in range(2):
+            with pytest.raises(bm.StoreDamaged), pool.open("alice"):
+                pass
+        assert held(pool, "bob") == ["m"]
+        path.write_bytes(whole)
+        assert held(pool, "alice") == ["m"]
+
+
+# Room
+
+
+def test_the_least_recently_used_store_is_closed_for_another(folder: Path) -> None:
+    with bm.Pool(folder, max_open=2) as pool:
+        with pool.open("a") as a, pool.open("b") as b:
+            pass
+        with pool.open("a"):
+            pass
+        with pool.open("c") as c:
+            assert [store.closed for store in (a, b, c)] == [False, True, False]
+        assert (pool.stats().open, pool.stats().opened, pool.stats().evicted) == (2, 3, 1)
+
+
+def test_a_leased_store_is_never_closed_for_another(folder: Path) -> None:
+    with bm.Pool(folder, max_open=2) as pool, pool.open("a") as a:
+        for number in range(5):
+            told(pool, f"b{number}", "m")
+            assert not a.closed
+            assert pool.stats().open <= 2
+
+
+def test_where_all_are_leased_a_lease_waits_and_says_so_in_the_end(folder: Path) -> None:
+    with bm.Pool(folder, max_open=2) as pool, pool.open("a"), pool.open("b"):
+        with (
+            pytest.raises(bm.PoolBusy, match=r"all 2 that may be open are leased: .*max_open") as raised,
+            pool.open("c", timeout=0.01),
+        ):
+            pass
+        assert (raised.value.owner, raised.value.max_open, raised.value.seconds) == ("c", 2, 0.01)
+        with pool.open("a", timeout=0):  # what is open is there at once
+            pass
+        assert (pool.stats().waiting, pool.stats().waits, pool.stats().open) == (0, 1, 2)
+
+
+def test_room_is_given_in_order_of_arrival(folder: Path) -> None:
+    with bm.Pool(folder, max_open=1) as pool:
+        holders = [Holder(pool, "a")]
+        holders[0].has.wait()
+        for number, owner in enumerate("bcdb", 1):
+            holders.append(Holder(pool, owner))
+            until(waiting(pool, number))
+        a, b, c, d, again = holders
+        a.end()
+        until(b.has.is_set)
+        until(again.has.is_set)  # who waits for the same store gets it too
+        assert [c.has.is_set(), d.has.is_set()] == [False, False]
+        b.end()
+        assert not c.has.is_set()
+        again.end()
+        until(c.has.is_set)
+        c.end()
+        d.end()
+        assert pool.stats().waits == 4
+
+
+def test_who_gives_up_waiting_is_passed_over(folder: Path) -> None:
+    with bm.Pool(folder, max_open=1) as pool:
+        a = Holder(pool, "a")
+        a.has.wait()
+        for _ in range(2):
+            with pytest.raises(bm.PoolBusy), pool.open("b", timeout=0.01):
+                pass
+        c = Holder(pool, "c")
+        until(waiting(pool, 1))
+        a.end()
+        until(c.has.is_set)
+        c.end()
+        told(pool, "b", "m")
+
+
+def test_who_waits_for_a_store_that_fails_tries_himself(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = bm.open
+    tries: list[bool] = []
+    go = threading.Event()
+
+    def once_damaged(path: Any, *, create: bool) -> bm.Store:
+        tries.append(create)
+        if len(tries) == 1:
+            go.wait()
+            raise bm.StoreDamaged(path, "as told")
+        return opened(path, create=create)
+
+    monkeypatch.setattr(bm, "open", once_damaged)
+    with bm.Pool(folder, max_open=1) as pool:
+        first = Holder(pool, "a")
+        until(lambda: tries)
+        others = [Holder(pool, "a") for _ in range(3)]
+        until(waiting(pool, 3))
+        go.set()
+        with pytest.raises(bm.StoreDamaged):
+            first.end()
+        for other in others:
+            until(other.has.is_set)
+            other.end()
+        assert len(tries) == 2
+
+
+def test_unused_stores_are_closed_while_all_hold_too_much(folder: Path) -> None:
+    with bm.Pool(folder) as pool:
+        told(pool, "a", *(f"m{at}" for at in range(1000)))
+        small = pool.stats().memory_bytes
+    assert small >= 1000 * 100
+    with bm.Pool(folder, max_memory=2 * small) as pool:
+        for number in range(5):
+            told(pool, f"b{number}", "m")
+        assert 1 <= pool.stats().open < 5
+        assert pool.stats().memory_bytes <= 2 * small
+        assert pool.stats().evicted == 5 - pool.stats().open
+        with pool.open("b0"), pool.open("b1"), pool.open("b2"), pool.open("b3"):
+            assert pool.stats().pinned == 4  # what is in use is not bounded
+        assert pool.stats().memory_bytes <= 2 * small
+    with bm.Pool(folder, max_memory=0) as pool:
+        told(pool, "a", "one more")
+        assert (pool.stats().open, pool.stats().memory_bytes) == (0, 0)
+
+
+def test_no_more_are_open_than_the_limit_of_descriptors_bears(folder: Path) -> None:
+    def child() -> object:
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (128, hard))
+        with bm.Pool(folder, max_open=256) as pool:
+            most = pool.stats().max_open
+            leases = [pool.open(f"o{number}") for number in range(most)]
+            for lease in leases:
+                lease.__enter__()
+            used = descriptors()
+            for lease in leases:
+                lease.__exit__()
+            for number in range(2 * most):
+                told(pool, f"o{number}", "m")
+            return most >= 20, pool.stats().open == most, used <= 128
+
+    assert in_child(child) == "(True, True, True)"
+
+
+def test_it_is_said_where_less_fit_than_were_asked_for(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with bm.Pool(folder, max_open=8):
+        assert caplog.messages == []
+    with bm.Pool(folder, max_open=1 << 30) as pool:
+        assert 1 <= pool.stats().max_open < 1 << 30
+        assert "ulimit -n" in caplog.text
+
+
+@pytest.mark.soak
+def test_more_stores_can_be_open_than_a_process_has_keys_for_its_threads(
+    folder: Path, figure: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process has 1,024 keys; an engine that took one a file would fail here."""
+    import resource
+
+    count = figure(60, 1_100)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard != resource.RLIM_INFINITY else 1 << 16, hard))
+    try:
+        with bm.Pool(folder, max_open=count, max_memory=1 << 40) as pool:
+            if pool.stats().max_open < count:
+                pytest.skip("the limit of descriptors is too low here")
+            leases = [pool.open(f"o{number}") for number in range(count)]
+            stores = [lease.__enter__() for lease in leases]
+            for number, store in enumerate(stores):
+                store.append([bm.Message(f"m{number}", None)])
+            assert pool.stats().pinned == count
+            assert all([event.id for event in store.log.events()] == [f"m{at}"] for at, store in enumerate(stores))
+            for lease in leases:
+                lease.__exit__()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("wrong", [{"max_open": 0}, {"max_memory": -1}])
+def test_a_pool_without_room_is_refused(folder: Path, wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        bm.Pool(folder, **wrong)
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("name", ["file", "file/pool", "no folder/pool"])
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(Error, match="folder of the pool cannot be made"):
+        bm.Pool(tmp_path / name)
+
+
+# Listing and deleting
+
+
+def test_owners_are_listed_in_pages_and_strangers_are_not(folder: Path) -> None:
+    owners = {f"owner {number}" for number in range(40)}
+    with bm.Pool(folder, max_open=4) as pool:
+        for owner in owners:
+            told(pool, owner)
+        for stranger in ("00/stranger.bmem", "zz/alice.bmem", "00/alice.txt", "alice.bmem"):
+            (folder / stranger).parent.mkdir(exist_ok=True)
+            (folder / stranger).touch()
+        everybody = list(pool.owners())
+        assert set(everybody) == owners
+        assert len(everybody) == len(owners)
+        pages: list[list[str]] = [list(pool.owners(limit=7))]
+        while page := list(pool.owners(after=pages[-1][-1], limit=7)):
+            pool.delete(pages[-1][-1])  # the next page does not hang on the last of this one
+            pages.append(page)
+        assert [owner for page in pages for owner in page] == everybody
+        assert list(pool.owners(limit=0)) == []
+        with pytest.raises(bm.InvalidOwner):
+            pool.owners(after="")
+
+
+def test_a_deleted_store_is_gone_with_all_that_lay_beside_it(folder: Path) -> None:
+    with bm.Pool(folder) as pool:
+        told(pool, "alice", "m")
+        told(pool, "bob", "m")
+        assert pool.delete("alice")
+        assert not pool.delete("alice")
+        assert not pool.delete("nobody")
+        assert list(pool.owners()) == ["bob"]
+        assert list(Path(pool.path("alice")).parent.glob("alice*")) == []
+        told(pool, "alice", "another")
+        assert held(pool, "alice") == ["another"]
+
+
+def test_what_a_cut_short_deletion_left_is_removed_by_the_next(folder: Path) -> None:
+    with bm.Pool(folder) as pool:
+        told(pool, "alice", "m")
+        path = Path(pool.path("alice"))
+    with bm.Pool(folder) as pool:
+        path.unlink()
+        assert list(path.parent.iterdir()) != []
+        assert not pool.delete("alice")
+        assert list(path.parent.iterdir()) == []
+
+
+def test_a_store_in_use_is_not_deleted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(place, "PATIENCE_SECONDS", 0.02)
+    with bm.Pool(folder) as pool:
+        with pool.open("alice") as store:
+            store.append([bm.Message("m", None)])
+            with pytest.raises(bm.StoreLocked, match="leased"):
+                pool.delete("alice")
+        with bm.Pool(folder) as other, other.open("alice"), pytest.raises(bm.StoreLocked):
+            pool.delete("alice")
+        assert held(pool, "alice") == ["m"]
+        told(pool, "bob", "m")
+        with bm.open(pool.path("bob")) as elsewhere:
+            assert in_child(lambda: bm.delete(elsewhere.path)).startswith("StoreLocked")
+        assert set(pool.owners()) == {"alice", "bob"}
+
+
+def test_a_store_without_a_pool_is_deleted_in_the_same_way(path: Path) -> None:
+    with bm.open(path) as store:
+        assert not store.closed
+    assert store.closed
+    path.with_name("alice.bmem-draft").touch()
+    assert bm.delete(path)
+    assert list(path.parent.iterdir()) == []
+    assert not bm.delete(path)
+    assert not bm.delete(path / "no folder" / "alice.bmem")
+    path.symlink_to("elsewhere")
+    with pytest.raises(Error, match="symbolic link"):
+        bm.delete(path)
+
+
+def test_who_asks_during_a_deletion_gets_an_empty_store(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deleted = bm.delete
+    started, go = threading.Event(), threading.Event()
+
+    def slowly(path: Any) -> bool:
+        started.set()
+        go.wait()
+        return deleted(path)
+
+    with bm.Pool(folder, max_open=1) as pool:
+        told(pool, "alice", "m")
+        monkeypatch.setattr(bm, "delete", slowly)
+        deleting = threading.Thread(target=pool.delete, args=("alice",))
+        deleting.start()
+        started.wait()
+        holder = Holder(pool, "alice")
+        until(waiting(pool, 1))
+        with pytest.raises(bm.StoreLocked):
+            pool.delete("alice")
+        go.set()
+        until(holder.has.is_set)
+        holder.end()
+        deleting.join()
+        assert held(pool, "alice") == []
+        assert pool.stats().open == 1
+
+
+# The end
+
+
+def test_a_closed_pool_refuses_and_so_does_what_it_leased(folder: Path) -> None:
+    pool = bm.Pool(folder, max_open=1)
+    with pool.open("alice") as store:
+        waits = Holder(pool, "bob")
+        until(waiting(pool, 1))
+        pool.close()
+        with pytest.raises(bm.StoreClosed, match="the pool is closed"):
+            waits.end()
+        with pytest.raises(bm.StoreClosed):
+            store.append([bm.Message("m", None)])
+    pool.close()
+    for use in (lambda: pool.open("alice").__enter__(), pool.owners, lambda: pool.delete("alice")):
+        with pytest.raises(bm.StoreClosed, match="the pool is closed"):
+            use()
+    assert pool.stats().open == 0
+
+
+def test_a_store_that_is_being_opened_while_the_pool_is_closed_is_closed_too(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = bm.open
+    stores: list[bm.Store] = []
+    started, go = threading.Event(), threading.Event()
+
+    def slowly(path: Any, *, create: bool) -> bm.Store:
+        started.set()
+        go.wait()
+        stores.append(opened(path, create=create))
+        return stores[-1]
+
+    monkeypatch.setattr(bm, "open", slowly)
+    pool = bm.Pool(folder)
+    holder = Holder(pool, "alice")
+    started.wait()
+    pool.close()
+    go.set()
+    with pytest.raises(bm.StoreClosed, match="the pool is closed"):
+        holder.end()
+    assert stores[0].closed
+
+
+def test_a_pool_leaves_no_descriptor_behind(folder: Path) -> None:
+    before = descriptors()
+    with bm.Pool(folder, max_open=3) as pool:
+        for number in range(10):
+            told(pool, f"o{number}", "m")
+        assert descriptors() <= before + 3 * 5
+    assert descriptors() == before
+
+
+def test_a_fork_may_not_use_the_pool_and_does_no_harm_to_it(folder: Path) -> None:
+    with bm.Pool(folder) as pool, pool.open("alice") as store:
+        store.append([bm.Message("m", None)])
+
+        def child() -> str:
+            said = []
+            for use in (lambda: held(pool, "alice"), pool.owners, lambda: pool.delete("alice"), pool.stats):
+                try:
+                    use()
+                    said.append("used")
+                except bm.StoreForked:
+                    said.append("refused")
+            pool.close()
+            with bm.Pool(folder) as own:
+                told(own, "alice", "child")
+            return " ".join(said)
+
+        with pool._seats._lock:  # as when a thread of the parent held it at that moment
+            assert in_child(child) == "refused refused refused refused"
+        assert held(pool, "alice") == ["m", "child"]
+
+
+def test_a_lease_that_ends_in_the_child_of_a_fork_ends_quietly(folder: Path) -> None:
+    with bm.Pool(folder, max_open=1) as pool:
+        lease = pool.open("alice")
+        lease.__enter__()
+        assert in_child(lambda: lease.__exit__()) == "None"
+        assert pool.stats().pinned == 1
+        lease.__exit__()
+        told(pool, "bob", "m")
