@@ -232,12 +232,13 @@ def test_an_append_that_fails_is_heard_and_the_import_can_be_done_again(export: 
 
     with pytest.raises(bm.StoreFull):
         importers.import_file(file, append=append_once, stored=log.get)
-    assert len(log) == importers.BATCH
+    written = set(log)
+    assert 0 < len(written) <= importers.BATCH
 
     report = log.take(file)
 
     assert (report.messages, len(log)) == (1300 * 9, 1300 * 10)
-    assert report.added == len(log) - importers.BATCH - sum(root not in log for root in report.current) - 300
+    assert report.added == len(log) - len(written) - len(report.current.keys() - written)
 
 
 def test_a_file_that_changes_between_the_two_readings_is_refused(export: Any) -> None:
