@@ -50,7 +50,7 @@ class Engine(Questions):
 
     Keeps skeletons only: a repeated id with another skeleton is an EventConflict,
     bodies are not compared, and content is read where it is kept.  May be asked in the child of a
-    fork, unless a thread was adding to it at that moment.
+    fork, unless a thread was adding to it or asking it at that moment.
     """
 
     def __init__(self) -> None:

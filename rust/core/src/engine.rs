@@ -264,13 +264,13 @@ impl Engine {
         self.tour.point(&self.forest);
     }
 
-    /// Whether the tour is fresh: less than a quarter of the messages attached, and of the homes of
-    /// memories, are not in it.
+    /// Whether the tour is fresh: it points from everything after it, and less than a quarter of the
+    /// messages were attached, and of the memories settled, since it was frozen.
     #[must_use]
     pub fn is_toured(&self) -> bool {
         !self.tour.is_stale(&self.forest)
             && self.is_pointed()
-            && self.index.later() <= self.memories.len().max(self.forest.len()) / 4
+            && self.index.hung() <= self.memories.len().max(self.forest.len()) / 4
     }
 
     /// Update what is not settled, and freeze the tour where it is not fresh.

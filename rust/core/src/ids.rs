@@ -158,7 +158,7 @@ impl Ids {
         self.len() + more >= MAX_IDS || self.bytes.len() + more * LONGEST > MAX_BYTES
     }
 
-    /// Keep room for the ids of so many more events, so that reading a log moves none of them.
+    /// Keep room for so many more ids in all that is kept of each but its bytes.
     pub fn reserve(&mut self, more: usize) {
         let Self { bytes, entries, table, hasher, .. } = self;
         entries.reserve(more);

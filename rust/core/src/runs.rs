@@ -69,8 +69,9 @@ impl Hung {
 
     /// Make one run of all. O(memories · log memories) where there are several.
     pub fn merge(&mut self) {
-        for run in std::mem::take(&mut self.more).into_iter().rev() {
-            self.first = self.first.merged(&run);
+        // The shortest first, so that each is copied a few times and the longest once.
+        if let Some(rest) = std::mem::take(&mut self.more).into_iter().rev().reduce(|rest, run| run.merged(&rest)) {
+            self.first = self.first.merged(&rest);
         }
     }
 

@@ -71,7 +71,8 @@ impl Tour {
         self.spans.set(node.at(), Span { start, size: 0 });
     }
 
-    /// Whether it knows where a message lies, or which of its ancestors it points to.
+    /// Whether it surely knows where a message lies, or which of its ancestors it points to: it knows
+    /// nothing for sure while a message that was attached late is to be looked at.
     #[must_use]
     pub fn knows(&self, node: Node) -> bool {
         node.at() < self.seen() && self.late.is_empty()

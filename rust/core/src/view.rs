@@ -101,7 +101,7 @@ pub struct Answer {
 /// What is visible at one depth of a chain, as it was when the tour was frozen.
 struct Mark {
     depth: u32,
-    /// One bit a memory that has its sources in one tree.
+    /// One bit a memory that hangs there or above; one with sources in several trees is still to be checked.
     words: Box<[u64]>,
 }
 
@@ -127,12 +127,13 @@ impl Default for Found<'_> {
 }
 
 impl Found<'_> {
-    /// Set the bits of all but those that have sources in several trees.
+    /// Set the bits of all; those that have sources in several trees are still to be checked.
     fn set_bits(&self, words: &mut [u64]) {
         for mark in &self.marks {
             words.iter_mut().zip(*mark).for_each(|(word, mark)| *word |= mark);
         }
-        for &mem in self.memories.iter().copied().flatten().filter(|&mem| mem & SEVERAL == 0) {
+        for &mem in self.memories.iter().copied().flatten() {
+            let mem = mem & !SEVERAL;
             words[mem as usize / 64] |= 1 << (mem % 64);
         }
     }
@@ -150,12 +151,16 @@ pub struct Index {
     on_chain: Vec<Hung>,
     on_leaf: Map<u32, Vec<u32>>,
     several: Vec<Mem>,
+    /// The same as bits.
+    is_several: Vec<u64>,
     /// By chain, from the top down.
     marks: Map<u32, Vec<Mark>>,
     /// Where marks lie in the tour, ascending.
     marked: Vec<u32>,
     /// Memories that were hung at or above a mark after it was made.
     amended: Vec<(Node, Mem)>,
+    /// How many were hung since the tour was rebuilt.
+    hung: usize,
 }
 
 impl Default for Index {
@@ -167,9 +172,11 @@ impl Default for Index {
             on_chain: Vec::new(),
             on_leaf: Map::default(),
             several: Vec::new(),
+            is_several: Vec::new(),
             marks: Map::default(),
             marked: Vec::new(),
             amended: Vec::new(),
+            hung: 0,
         }
     }
 }
@@ -184,6 +191,7 @@ impl Index {
     pub fn push(&mut self) {
         self.spans.push(Span::NEVER);
         self.is_later.resize(self.len().div_ceil(64), 0);
+        self.is_several.resize(self.len().div_ceil(64), 0);
     }
 
     /// Hang a memory that is settled. O(1) in order, O(log memories) amortised out of order.
@@ -200,11 +208,15 @@ impl Index {
                 (home, 0)
             }
             Shape::Several(_) => {
+                let home = memories.homes(&shape)[0];
                 self.several.push(mem);
-                (memories.homes(&shape)[0], SEVERAL)
+                self.is_several[mem.at() / 64] |= 1 << (mem.0 % 64);
+                self.amend(mem, home, tour.span(home));
+                (home, SEVERAL)
             }
             Shape::Nowhere | Shape::Wide | Shape::Fork => return,
         };
+        self.hung += 1;
         match forest.chain(home) {
             Some(chain) => self.on_chain(chain).push(forest.depth(home), mem.0 | mark),
             None => self.on_leaf.entry(home.0).or_default().push(mem.0 | mark),
@@ -256,10 +268,12 @@ impl Index {
         memories.into_iter().for_each(|mem| hung.push(depth, mem));
     }
 
-    /// Take the spans anew after the tour was rebuilt, and mark long chains. O(memories).
+    /// Take the spans anew after the tour was rebuilt, and mark long chains. O(memories), and for each of at
+    /// most 64 marks what is visible there and the chains above as far as the next mark.
     pub fn rebuilt(&mut self, forest: &Forest, tour: &Tour, memories: &Memories) {
         self.later.clear();
         self.is_later.fill(0);
+        self.hung = 0;
         for at in 0..self.len() {
             let mem = Mem(at as u32);
             match memories.shape(mem) {
@@ -283,16 +297,18 @@ impl Index {
         self.on_chain[chain.at()].merge();
         let mut next = stride - 1;
         while let Some(&depth) = self.on_chain[chain.at()].first.depths.get(next) {
+            let run = &self.on_chain[chain.at()].first;
+            let shape = memories.shape(Mem(run.memories[next] & !SEVERAL));
+            next = run.down_to(depth).len() + stride - 1;
+            // A mark whose place nobody knew could not be amended.
+            let home = memories.homes(&shape).iter().find(|&&home| forest.chain(home) == Some(chain));
+            let Some(&home) = home else { continue };
             let mut words = vec![0; self.len().div_ceil(64)];
             let mut found = Found::default();
             self.climb(chain, depth, forest, &mut found);
             found.set_bits(&mut words);
             self.marks.entry(chain.0).or_default().push(Mark { depth, words: words.into() });
-            let run = &self.on_chain[chain.at()].first;
-            let shape = memories.shape(Mem(run.memories[next] & !SEVERAL));
-            let home = memories.homes(&shape).iter().find(|&&home| forest.chain(home) == Some(chain));
-            self.marked.extend(home.map(|&home| tour.span(home).start));
-            next = run.down_to(depth).len() + stride - 1;
+            self.marked.push(tour.span(home).start);
         }
     }
 
@@ -300,6 +316,12 @@ impl Index {
     #[must_use]
     pub fn spans(&self) -> &[Span] {
         &self.spans
+    }
+
+    /// How many memories were hung since the tour was rebuilt: no mark has them, and the homes of some are not in it.
+    #[must_use]
+    pub fn hung(&self) -> usize {
+        self.hung
     }
 
     /// How many memories have a home that is not in the tour.
@@ -330,7 +352,7 @@ impl Index {
                 let mut words = vec![0; self.len().div_ceil(64)];
                 found.set_bits(&mut words);
                 Self::add_checked(&self.amended, &mut words, stand, facts);
-                self.add_several(&mut words, stand, facts);
+                self.keep_several(&mut words, stand, facts);
                 Visible::Dense(words)
             }
         }
@@ -401,8 +423,29 @@ impl Index {
     }
 
     fn add_several(&self, words: &mut [u64], stand: &Stand, facts: Facts<'_>) {
+        // Each has sources in two trees or more, and one anchor shows those of one.
+        if stand.anchors().len() < 2 {
+            return;
+        }
         for mem in self.several.iter().filter(|&&mem| Self::shows(mem, stand, facts)) {
             words[mem.at() / 64] |= 1 << (mem.0 % 64);
+        }
+    }
+
+    /// Clear the bits of those whose sources lie in several trees and not all on the path.
+    fn keep_several(&self, words: &mut [u64], stand: &Stand, facts: Facts<'_>) {
+        if self.several.is_empty() {
+            return;
+        }
+        for (at, (word, several)) in words.iter_mut().zip(&self.is_several).enumerate() {
+            let mut left = *word & several;
+            while left != 0 {
+                let bit = left.trailing_zeros();
+                left &= left - 1;
+                if !Self::shows(Mem(at as u32 * 64 + bit), stand, facts) {
+                    *word &= !(1 << bit);
+                }
+            }
         }
     }
 

@@ -3,15 +3,14 @@
 //! Looking an id up goes to places all over tables of many megabytes. In pages of
 //! 4 KiB nearly each of these misses the processor's table of pages as well; in pages
 //! of 2 MiB hardly any does. Linux gives such pages to whoever asks with `madvise`;
-//! where it does not, nothing is lost. Only whole pages are asked for, so that what
-//! is not touched still takes no memory. A table grows by moving its pages: nothing is
-//! copied, and no page is split.
+//! where it does not, nothing is lost. What fills no large page lies in small ones, and what
+//! is not touched takes no memory. A table grows by moving its pages, most often without a copy.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
-/// A large page. Blocks of this size are maps of their own, which begin with one.
+/// A large page. Blocks of this size or more are maps of their own, which begin with one.
 const PAGE: usize = 2 << 20;
 /// A multiple of every size of small pages.
 const UNIT: usize = 64 << 10;
@@ -48,15 +47,15 @@ fn map(length: usize) -> *mut c_void {
     }
 }
 
-/// Ask for large pages for all that fill one.
+/// Ask for large pages for a whole map, so that it stays one to the kernel; what does not fill one gets small ones.
 ///
 /// # Safety
-/// The block must be a map, null or of `size` bytes or more.
+/// The block must be null, or a map for `size` bytes.
 #[expect(unsafe_code, reason = "advice is given by address")]
 unsafe fn advised(block: *mut c_void, size: usize) -> *mut u8 {
     if !block.is_null() {
-        // SAFETY: these pages lie within the block; the advice changes nothing in them.
-        unsafe { libc::madvise(block, size / PAGE * PAGE, libc::MADV_HUGEPAGE) };
+        // SAFETY: these pages are the block's; the advice changes nothing in them.
+        unsafe { libc::madvise(block, length(size), libc::MADV_HUGEPAGE) };
     }
     block.cast()
 }
@@ -68,7 +67,7 @@ unsafe fn advised(block: *mut c_void, size: usize) -> *mut u8 {
 #[expect(unsafe_code, reason = "maps are moved by address")]
 unsafe fn resized(block: *mut c_void, size: usize, wanted: usize) -> *mut c_void {
     let (from, to) = (length(size), length(wanted));
-    // SAFETY: the map is the caller's; the second one is new, and the first is laid over its beginning.
+    // SAFETY: the map is the caller's, and what it is moved to is new.
     unsafe {
         if libc::mremap(block, from, to, 0) != libc::MAP_FAILED {
             return block;
@@ -78,11 +77,16 @@ unsafe fn resized(block: *mut c_void, size: usize, wanted: usize) -> *mut c_void
             return null_mut();
         }
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-        if libc::mremap(block, from, from, flags, elsewhere) == libc::MAP_FAILED {
-            libc::munmap(elsewhere, to);
-            return null_mut();
+        if libc::mremap(block, from, to, flags, elsewhere) != libc::MAP_FAILED {
+            return elsewhere;
         }
-        elsewhere
+        // What was elsewhere may be gone, and another's by now.
+        let copy = map(to);
+        if !copy.is_null() {
+            std::ptr::copy_nonoverlapping(block.cast::<u8>(), copy.cast(), size.min(wanted));
+            libc::munmap(block, from);
+        }
+        copy
     }
 }
 
@@ -130,6 +134,48 @@ unsafe impl GlobalAlloc for LargePages {
                     moved
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a block lies within one map of the kernel's, which alone can be moved on every Linux.
+    fn is_whole(block: *const u8, size: usize) -> bool {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let range = |line: &str| {
+            let (from, to) = line.split(' ').next()?.split_once('-')?;
+            Some((usize::from_str_radix(from, 16).ok()?, usize::from_str_radix(to, 16).ok()?))
+        };
+        maps.lines().filter_map(range).any(|(from, to)| from <= block.addr() && block.addr() + size <= to)
+    }
+
+    #[test]
+    #[expect(unsafe_code, reason = "an allocator is unsafe to use")]
+    fn a_block_stays_whole_and_keeps_its_bytes_however_it_is_resized() {
+        let memory = LargePages;
+        let of = |size| Layout::from_size_align(size, 8).unwrap();
+        let mut size = 100_000;
+        // SAFETY: sizes are not zero, and each block is used and freed by the layout that it has.
+        unsafe {
+            let mut block = memory.alloc_zeroed(of(size));
+            block.write(7);
+            for wanted in [2_621_440, 5_242_880, 10_485_760, 7_000_001, 3_000_000, 40_000_000, 2_097_152, 50, 2_097_151]
+            {
+                let in_its_way = memory.alloc(of(size));
+                block = memory.realloc(block, of(size), wanted);
+                memory.dealloc(in_its_way, of(size));
+                size = wanted;
+                assert!(size < PAGE || (block.addr().is_multiple_of(PAGE) && is_whole(block, size)), "{size}");
+                assert_eq!(block.read(), 7, "{size}");
+                block.add(size - 1).write(9);
+            }
+            memory.dealloc(block, of(size));
+            let zeroed = memory.alloc_zeroed(of(3 * PAGE + 5));
+            assert!((0..3 * PAGE + 5).all(|at| zeroed.add(at).read() == 0));
+            memory.dealloc(zeroed, of(3 * PAGE + 5));
         }
     }
 }

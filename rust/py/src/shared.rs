@@ -63,9 +63,19 @@ impl Shared {
         wants
     }
 
-    /// The lock for reading, with the tour pointing from what came after it: O(these) the first time.
+    /// The lock for reading, with the tour pointing from what came after it where nobody else is asking:
+    /// O(these) the first time. Waits for no reader, so it may be called with the interpreter in hand, and
+    /// in the child of a fork; without the pointers a verdict goes by the chain labels.
     pub fn read_pointed(&self) -> RwLockReadGuard<'_, Engine> {
-        self.read_when(Engine::is_pointed, Engine::point)
+        let engine = self.read();
+        if engine.is_pointed() {
+            return engine;
+        }
+        drop(engine);
+        if let Ok(mut engine) = self.engine.try_write() {
+            engine.point();
+        }
+        self.read()
     }
 
     /// The lock for reading, with flags up to date. Call it detached from Python.
