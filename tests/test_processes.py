@@ -96,7 +96,7 @@ def test_a_view_is_read_while_another_process_lets_the_map_grow(path: Path) -> N
         writer = context.Process(target=grow, args=(path, done))
         writer.start()
         seen = store.seq
-        while not done.is_set():
+        while not done.is_set() and writer.is_alive():
             assert view["first"].text == "the first"
             assert list(store.at("root")) == ["first"]
             assert seen <= store.seq

@@ -8,11 +8,12 @@ use crate::Set;
 use crate::engine::Engine;
 use crate::explain::{self, Explanation};
 use crate::ids::{Mem, Node, Number};
-use crate::provenance::{MAX_TREES, Shape};
+use crate::provenance::MAX_TREES;
 use crate::reason::{Admitted, LEGACY_SOURCE, OTHER_TREE, PLACED, Reasons, SIBLING, UNKNOWN_MEMORY};
+use crate::shape::Shape;
 use crate::spans::covers_each;
 use crate::stand::{Ambiguous, Stand};
-use crate::view::{Answer, Visible};
+use crate::visible::{Answer, Visible};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 impl Engine {

@@ -16,9 +16,11 @@
 //! | [`spans`] | does a span cover a position, one or many at once? |
 //! | [`tour`] | is one message an ancestor of another, in one comparison, for what was there at the last rebuild? |
 //! | [`circles`] | which memories derive from themselves? |
+//! | [`shape`] | where do the sources of a memory lie, in 32 bits? |
 //! | [`provenance`] | what does a memory rest on, reduced to what can fail? |
 //! | [`facts`] | what may a question read? |
 //! | [`stand`] | where does a view stand, and what is wrong with a source there? |
+//! | [`visible`] | a set of memories, listed or as bits |
 //! | [`runs`] | what hangs on a chain, down to a depth? |
 //! | [`view`] | which memories are visible there, as a set? |
 //! | [`explain`] | which ids are at fault? |
@@ -44,6 +46,7 @@ pub mod msgpack;
 pub mod provenance;
 pub mod reason;
 pub mod runs;
+pub mod shape;
 pub mod spans;
 pub mod stand;
 pub mod topology;
@@ -51,6 +54,7 @@ pub mod tour;
 #[cfg(test)]
 mod twins;
 pub mod view;
+pub mod visible;
 
 /// Hash tables keyed by numbers and ids: seeded by the caller or not at all, so that no run differs.
 pub(crate) type Map<K, V> = hashbrown::HashMap<K, V, foldhash::fast::FixedState>;
@@ -62,4 +66,4 @@ pub use explain::Explanation;
 pub use ids::{Mem, Node, Number};
 pub use reason::Reasons;
 pub use stand::{Ambiguous, Stand};
-pub use view::{Answer, Visible};
+pub use visible::{Answer, Visible};

@@ -14,6 +14,7 @@ use crate::ids::{Ids, Mem, Node, Number};
 use crate::reason::{
     DETACHED_SOURCE, LEGACY_SOURCE, MISSING_SOURCE, MISSING_UPSTREAM, NO_SOURCES, Reasons, UPSTREAM_CYCLE,
 };
+use crate::shape::{Packed, Shape};
 use crate::topology::Forest;
 use crate::{Map, Set};
 use foldhash::fast::FixedState;
@@ -21,51 +22,6 @@ use foldhash::fast::FixedState;
 /// The most trees that a reduction holds the deepest source of: what is wide needs more anchors.
 pub const MAX_TREES: usize = 8;
 const NO_WORD: u32 = u32::MAX;
-
-/// Where the effective sources of a memory lie, legacy and detached ones aside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
-    /// There are none.
-    Nowhere,
-    /// On one path, down to this message.
-    Home(Node),
-    /// On one path in each of a few trees: see [`Memories::homes`].
-    Several(u32),
-    /// In more trees than a reduction holds.
-    Wide,
-    /// On two branches of one tree.
-    Fork,
-}
-
-/// A shape as it is kept: ordinals take 30 bits, the other two say what they are of.
-#[derive(Clone, Copy)]
-struct Packed(u32);
-
-const SEVERAL: u32 = 1 << 30;
-const OTHER: u32 = 2 << 30;
-
-impl Packed {
-    fn of(shape: Shape) -> Self {
-        Self(match shape {
-            Shape::Home(node) => node.0,
-            Shape::Several(at) => SEVERAL | at,
-            Shape::Nowhere => OTHER,
-            Shape::Wide => OTHER | 1,
-            Shape::Fork => OTHER | 2,
-        })
-    }
-
-    fn shape(self) -> Shape {
-        let low = self.0 & (SEVERAL - 1);
-        match (self.0 & !(SEVERAL - 1), low) {
-            (0, _) => Shape::Home(Node(low)),
-            (SEVERAL, _) => Shape::Several(low),
-            (_, 0) => Shape::Nowhere,
-            (_, 1) => Shape::Wide,
-            _ => Shape::Fork,
-        }
-    }
-}
 
 /// The reduction of a set of sources.
 #[derive(Default)]

@@ -3,8 +3,8 @@
 use crate::Set;
 use crate::facts::Facts;
 use crate::ids::{Ids, Mem, Node, Number};
-use crate::provenance::Shape;
 use crate::reason::{DETACHED_ANCHOR, FUTURE, NO_ANCHOR, OTHER_TREE, PLACED, Reasons, SIBLING, UNKNOWN_ANCHOR};
+use crate::shape::Shape;
 use crate::spans::NOWHERE;
 use crate::topology::Forest;
 use crate::tour::Tour;

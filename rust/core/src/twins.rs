@@ -7,7 +7,7 @@ use crate::encode::{memory_skeleton, message_skeleton};
 use crate::engine::Engine;
 use crate::ids::{Mem, Node};
 use crate::reason::{OTHER_TREE, Reasons};
-use crate::view::Visible;
+use crate::visible::Visible;
 use proptest::prelude::*;
 use std::sync::atomic::AtomicU32;
 
@@ -175,4 +175,22 @@ fn memories_that_arrive_backwards_are_found_in_order() {
         let stand = engine.stand(&[engine.ids().find(&format!("u{at:03}"))]).unwrap();
         assert_eq!(engine.answer(&stand, 0).visible.len(), at + 1);
     }
+}
+
+/// Marks are made when the tour is frozen: what is derived of old messages after that must make it stale.
+#[test]
+fn memories_derived_later_make_a_frozen_tour_stale() {
+    let messages = (0..40).map(|at| {
+        let parent = (at > 0).then(|| format!("u{:02}", at - 1));
+        message_skeleton(&format!("u{at:02}"), Some(parent.as_deref()))
+    });
+    let messages: Vec<_> = messages.collect();
+    let mut engine = folded(&messages.iter().map(Vec::as_slice).collect::<Vec<_>>(), 7, true);
+    assert!(engine.is_toured());
+    let memories: Vec<_> =
+        (0..40).map(|at| memory_skeleton(&format!("m{at:02}"), &[&format!("u{at:02}")], &[], None, None)).collect();
+    for (first_seq, block) in engine.encode(&memories.iter().map(Vec::as_slice).collect::<Vec<_>>()).unwrap() {
+        engine.fold(first_seq, &block).unwrap();
+    }
+    assert!(!engine.is_toured());
 }
