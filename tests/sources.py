@@ -92,4 +92,5 @@ def any_record(chance: random.Random) -> Record:
         conversation=chance.choice("CD"),
         logical_parent=chance.choice([None, *ids]),
         created=chance.choice([None, START]),
+        copied=chance.random() < 0.3,
     )

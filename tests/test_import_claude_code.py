@@ -94,7 +94,8 @@ def test_a_rewind_and_a_compaction() -> None:
 def test_edge_cases() -> None:
     # 18 lines. 3 are no objects (13, 15, 16), `silly` is of no type, the last is a summary. 13 have a uuid: 001 to
     # 011, where 011 and 010 stand twice with other content, and assistant_004 of another session, whose parent is
-    # nowhere. 14 = 11 + 2 + 1 messages; all without parent but the last: 13 roots, no forks, 14 leaves.
+    # nowhere: nothing hangs under the root of that session. 14 = 11 + 2 + 1 messages; all without parent but the last:
+    # 13 roots, no forks, 14 leaves.
     # Not quite readable are `silly`, the first 010 (no `content`) and the second (a string among the blocks).
     # The last message is the second 010.
     log = Log()
@@ -104,7 +105,7 @@ def test_edge_cases() -> None:
     assert counted(report) == {
         "messages": 14,
         "added": 14,
-        "conversations": 2,
+        "conversations": 1,
         "leaves": 14,
         "roots": 13,
         "dangling": 1,
@@ -120,6 +121,7 @@ def test_edge_cases() -> None:
     }
     assert (log.message(f"{CC}:edge_011").text, log.message(other).text) == ("error", "wow error")
     assert log.message(f"{CC}:assistant_004").parent == f"{CC}:assistant_003"
+    assert f"{CC}:todowrite_session" not in log
 
 
 def test_corruptions() -> None:

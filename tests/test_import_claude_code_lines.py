@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -59,6 +60,16 @@ def test_titles_hints_and_snapshots_are_no_messages(beside: object, tmp_path: Pa
     log, counters = took(tmp_path, beside, line("a", None), beside, line("b", "a"), beside)
 
     assert list(log) == [ROOT, f"{CC}:a", f"{CC}:b"]
+    assert counters == {"messages": 2, "added": 2, "conversations": 1, "leaves": 1, "roots": 1}
+
+
+def test_a_uuid_of_any_length_is_one_and_a_long_id_is_a_hash(tmp_path: Path) -> None:
+    long, session = "u" * 300, "s" * 300
+
+    log, counters = took(tmp_path, line(long, None, sessionId=session), line("b", long, sessionId=session))
+
+    root, first = ("~" + hashlib.sha256(f"{CC}:{each}".encode()).hexdigest() for each in (session, long))
+    assert parents(log) == {root: None, first: root, f"{CC}:b": first}
     assert counters == {"messages": 2, "added": 2, "conversations": 1, "leaves": 1, "roots": 1}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -201,13 +202,112 @@ def test_a_fork_of_a_fork_repeats_the_first_messages(tmp_path: Path) -> None:
     assert (report.duplicates, report.conversations) == (4, 1)
 
 
-def test_a_fork_whose_lines_stand_upside_down_is_the_same(tmp_path: Path) -> None:
-    forked = rewritten([line("a", None), line("b", "a"), line("c", "b")], "fork", "s")
+ORIGIN = [
+    line("a", None, "hi"),
+    {"type": "progress", "uuid": "p", "parentUuid": "a", "sessionId": "s"},
+    line("b", "p", "ho", role="assistant"),
+    line("c", "b", "more"),
+    line("d", "c", "and more", role="assistant"),
+    line("e", "d", "and so on"),
+]
+
+
+def as_the_sdk_forks(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lines `a` to `d` as `fork_session` of claude-agent-sdk-python copies them, and one that was said then.
+
+    Lines of progress are left out, links go past them, and the last copy has the time of the fork.
+    """
+    kept = [each for each in lines if each["type"] != "progress" and each["uuid"] != "e"]
+    kept = [each | {"parentUuid": "a"} if each["parentUuid"] == "p" else each for each in kept]
+    kept[-1] = kept[-1] | {"timestamp": "2026-03-02T10:00:00.000Z"}
+    return [*rewritten(kept, "fork", "s"), line("new", "fork-d", "elsewhere", sessionId="fork")]
+
+
+@pytest.mark.parametrize("name", ["0.jsonl", "9.jsonl"])
+def test_a_fork_that_links_past_progress_and_dates_its_last_line_anew_is_one_history(name: str, tmp_path: Path) -> None:
+    written(tmp_path / "5.jsonl", ORIGIN)
+    written(tmp_path / name, as_the_sdk_forks(ORIGIN))
     log = Log()
 
-    log.take(written(tmp_path / "a.jsonl", forked[::-1]))
+    report = log.take(tmp_path)
+
+    assert (report.messages, report.duplicates, report.edited, report.forks) == (7, 4, 0, 1)
+    above = {"a": "s", "p": "a", "b": "p", "c": "b", "d": "c", "e": "d", "new": "d"}
+    assert parents(log) == {ROOT: None, **{f"{CC}:{id}": f"{CC}:{parent}" for id, parent in above.items()}}
+    assert log.message(f"{CC}:d").created == log.message(f"{CC}:c").created
+    assert log.take(tmp_path).added == 0
+
+
+def test_a_fork_imported_after_what_it_was_forked_from_adds_what_was_said_since(tmp_path: Path) -> None:
+    log, together = Log(), Log()
+    log.take(written(tmp_path / "s.jsonl", ORIGIN))
+
+    report = log.take(written(tmp_path / "t.jsonl", as_the_sdk_forks(ORIGIN)))
+
+    together.take(tmp_path)
+    assert log == together
+    assert (report.messages, report.added, report.duplicates, report.edited, report.conversations) == (5, 1, 2, 0, 1)
+    assert report.current == {ROOT: Leaf(f"{CC}:new", "last_line")}
+
+
+def test_a_copy_that_says_otherwise_is_another_version(tmp_path: Path) -> None:
+    forked = as_the_sdk_forks(ORIGIN)
+    forked[-2]["message"]["content"] = "never said"
+    written(tmp_path / "1.jsonl", ORIGIN)
+    written(tmp_path / "2.jsonl", forked)
+    log = Log()
+
+    report = log.take(tmp_path)
+
+    assert (report.messages, report.edited) == (8, 1)
+    other = str(parents(log)[f"{CC}:new"])
+    assert (other.startswith(f"{CC}:d~"), log.message(other).text) == (True, "never said")
+    assert parents(log)[f"{CC}:e"] == other
+
+
+def test_of_two_forks_without_their_origin_the_earlier_copy_is_the_message(tmp_path: Path) -> None:
+    early, late = as_the_sdk_forks(ORIGIN), as_the_sdk_forks(ORIGIN)
+    late[-2]["timestamp"], late[-1]["uuid"] = "2026-03-03T10:00:00.000Z", "newer"
+    logs = [Log(), Log()]
+    for names, log in zip((("1", "2"), ("2", "1")), logs, strict=True):
+        folder = tmp_path / "".join(names)
+        for name, lines in zip(names, (early, late), strict=True):
+            written(folder / f"{name}.jsonl", lines)
+        assert log.take(folder).duplicates == 4
+
+    assert logs[0] == logs[1]
+    assert logs[0].message(f"{CC}:d").created == datetime(2026, 3, 2, 10, tzinfo=UTC)
+    assert {id for id, parent in parents(logs[0]).items() if parent == f"{CC}:d"} == {f"{CC}:new", f"{CC}:newer"}
+
+
+def test_a_session_that_continues_one_in_the_log_has_no_root_of_its_own(tmp_path: Path) -> None:
+    log = Log()
+    log.take(written(tmp_path / "1.jsonl", [line("a", None), line("b", "a")]))
+
+    report = log.take(written(tmp_path / "2.jsonl", [line("c", "b", sessionId="resumed")]))
+
+    assert list(log) == [ROOT, *(f"{CC}:{uuid}" for uuid in "abc")]
+    assert (report.messages, report.conversations, report.roots) == (1, 1, 0)
+    assert report.current == {ROOT: Leaf(f"{CC}:c", "last_line")}
+
+
+def test_a_fork_whose_lines_stand_upside_down_is_the_same(tmp_path: Path) -> None:
+    forked = rewritten([line("a", None), line("b", "a")], "fork", "s")
+    log = Log()
+
+    log.take(written(tmp_path / "a.jsonl", [line("c", "fork-b"), *forked[::-1]]))
 
     assert parents(log) == {ROOT: None, f"{CC}:a": ROOT, f"{CC}:b": f"{CC}:a", f"{CC}:c": f"{CC}:b"}
+
+
+def test_a_session_that_continues_a_fork_read_later_is_of_its_conversation(tmp_path: Path) -> None:
+    written(tmp_path / "1.jsonl", [line("c", "fork-b", sessionId="s")])
+    written(tmp_path / "2.jsonl", rewritten([line("a", None), line("b", "a")], "fork", "s"))
+    log = Log()
+
+    report = log.take(tmp_path)
+
+    assert (report.dangling, parents(log)[f"{CC}:c"]) == (0, f"{CC}:b")
 
 
 def test_forks_that_name_each_other_end(tmp_path: Path) -> None:

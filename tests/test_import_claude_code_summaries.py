@@ -8,7 +8,7 @@ from typing import Any
 import branchmem as bm
 import pytest
 from branchmem import importers
-from branchmem.events import Memory
+from branchmem.events import LEGACY, Memory, Message
 from exports import Log, counted, parents
 from transcripts import boundary, line, summary, written
 
@@ -38,16 +38,42 @@ def test_a_boundary_continues_what_it_compacts(tmp_path: Path) -> None:
     assert (memory.id, memory.text, memory.kind, memory.sources) == (f"{CC}:y:summary", "so far", "summary", ids("a b"))
 
 
-def test_a_boundary_whose_history_is_gone_begins_anew_and_its_summary_waits(tmp_path: Path) -> None:
+def test_a_boundary_whose_history_is_gone_begins_anew_and_its_summary_is_no_memory(tmp_path: Path) -> None:
     log = took(tmp_path, boundary("x", "gone"), summary("y", "x"), line("c", "y"))
 
     assert parents(log)[f"{CC}:x"] == ROOT
     assert log.message(f"{CC}:x").meta == {"logicalParentUuid": "gone"}
-    assert [memory.sources for memory in memories(log)] == [ids("gone")]
+    assert not memories(log)
+
+
+def test_a_summary_on_a_chain_that_breaks_off_becomes_a_memory_once_the_rest_is_there(tmp_path: Path) -> None:
+    rest = written(tmp_path / "rest.jsonl", [line("a", None), line("gone", "a")])
+    lines = [line("b", "gone"), boundary("x", "b"), summary("y", "x"), line("c", "y"), boundary("z", "c")]
+    session = written(tmp_path / "s.jsonl", [*lines, summary("y2", "z", "second")])
+    log = Log()
+
+    log.take(session)
+    assert not memories(log)
+    log.take(rest)
+    assert (log.take(session).added, log.take(session).added) == (2, 0)
+
+    first, second = memories(log)
+    assert (first.id, first.sources) == (f"{CC}:y:summary", ids("a gone b"))
+    assert (second.sources, second.derived_from) == (ids("y c"), (f"{CC}:y:summary",))
+
+
+def test_a_summary_whose_first_source_begins_a_tree_of_unknown_beginning_is_no_memory(tmp_path: Path) -> None:
+    log = Log({f"{CC}:old": Message(f"{CC}:old", LEGACY, text="from before")})
+
+    log.take(written(tmp_path / "a.jsonl", [line("b", "old"), boundary("x", "b"), summary("y", "x")]))
+
+    assert f"{CC}:y" in log
+    assert not memories(log)
 
 
 def test_a_boundary_below_its_own_continuation_is_cut(tmp_path: Path) -> None:
-    # What was kept hangs below the summary, and the boundary names its end for the logical parent.
+    # What was kept hangs below the summary, and the boundary names its end for the logical parent: what came before it
+    # cannot be told.
     log = Log()
 
     report = log.take(
@@ -56,14 +82,14 @@ def test_a_boundary_below_its_own_continuation_is_cut(tmp_path: Path) -> None:
 
     assert counted(report) == {
         "messages": 4,
-        "added": 5,
+        "added": 4,
         "conversations": 1,
         "cycles": 1,
         "leaves": 2,
         "roots": 2,
     }
     assert parents(log)[f"{CC}:x"] == ROOT
-    assert [memory.sources for memory in memories(log)] == [ids("b")]
+    assert not memories(log)
 
 
 def test_a_second_summary_derives_from_the_first(tmp_path: Path) -> None:
@@ -92,10 +118,11 @@ def test_a_summary_that_comes_first_in_the_folder_still_follows_what_it_derives_
     [
         [summary("y", None)],
         [line("a", None), boundary("x", None), summary("y", "x")],
+        [line("a", "b"), line("b", "a"), boundary("x", "a"), summary("y", "x")],
         [line("a", None), boundary("x", "a"), summary("y", "x", "")],
         [line("a", None), boundary("x", "a"), summary("y", "x", "long" * (1 << 20))],
     ],
-    ids=["of nothing", "of what nobody knows", "without a text", "too long"],
+    ids=["of nothing", "of what nobody knows", "of a circle", "without a text", "too long"],
 )
 def test_a_summary_of_nothing_or_without_a_text_is_only_a_message(lines: list[object], tmp_path: Path) -> None:
     log = took(tmp_path, *lines)

@@ -193,12 +193,28 @@ def test_a_message_below_a_missing_one_is_kept_detached_until_its_parent_comes()
     assert is_attached(log, "d")
 
 
+def test_a_root_is_made_when_something_hangs_under_it() -> None:
+    log: dict[str, Event] = {
+        "c": Message("c", None, role="thread"),
+        "b": Message("b", "c", role="user", text="text of b"),
+    }
+
+    report = imported(log, record("lost", "gone", conversation="d"), record("b", None, conversation="e"))
+
+    assert (report.conversations, report.roots, report.dangling, report.duplicates) == (1, 1, 1, 1)
+    assert list(log) == ["c", "b", "lost"]
+    assert report.current == {"c": Leaf(None, "none"), "d": Leaf(None, "none")}
+    later = imported(log, record("gone", None, conversation="d"), record("lost", "gone", conversation="d"))
+    assert (later.conversations, later.added, list(log)[3:]) == (1, 1, ["d", "gone"])
+
+
 def test_a_parent_that_only_the_log_has_is_known() -> None:
     log: dict[str, Event] = {"old": Message("old", None), "memory": Memory("memory", "no message")}
 
     report = imported(log, record("b", "old"), record("d", "memory"))
 
-    assert report.dangling == 1
+    assert (report.dangling, report.conversations, "c" in log) == (1, 1, False)
+    assert report.current == {"old": Leaf(None, "none")}
     assert is_attached(log, "b")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 from branchmem.errors import ImportFailed
-from branchmem.events import Event, Memory, Message
+from branchmem.events import LEGACY, Event, Memory, Message
 from branchmem.importers.linker import link
 from branchmem.importers.records import Content, Linked, Record, Report
 from sources import Given, any_record, imported, record, version
@@ -92,7 +92,7 @@ def test_meta_is_content() -> None:
 
 
 def test_memories_come_after_the_messages_and_know_their_names() -> None:
-    log: dict[str, Event] = {}
+    log: dict[str, Event] = {"mine": Memory("mine", "no message"), "old": Message("old", LEGACY)}
     imported(log, record("a", None))
 
     def summaries(linked: Linked) -> Iterator[Memory]:
@@ -100,11 +100,18 @@ def test_memories_come_after_the_messages_and_know_their_names() -> None:
         source = linked.name("a")
         assert source is not None
         above = [linked.above(source), linked.above("c"), linked.above("nothing")]
+        assert [linked.is_root(id) for id in ("c", source, "nothing", "mine", "old")] == [
+            True,
+            False,
+            False,
+            False,
+            False,
+        ]
         yield Memory("sum", str(above), sources=[source])
 
     report = imported(log, record("a", None, "edited"), record("b", "a"), summaries=summaries)
 
-    assert list(log) == ["c", "a", version("a", log), "b", "sum"]
+    assert list(log)[2:] == ["c", "a", version("a", log), "b", "sum"]
     assert log["sum"] == Memory("sum", "['c', None, None]", sources=[version("a", log)])
     assert (report.messages, report.added) == (2, 3)
     assert imported(log, record("a", None, "edited"), record("b", "a"), summaries=summaries).added == 0

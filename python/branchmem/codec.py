@@ -28,6 +28,7 @@ MAX_BLOCK_EVENTS: Final = 1000
 
 _BLOCK = struct.Struct("<B3xIQI")  # version, count, ids interned before, checksum
 _BODY = struct.Struct("<BB2xI")  # version, state, checksum
+_BODY_PLACE = struct.Struct("<QBB2x")  # seq, version, state: what the checksum covers before the content
 _SEQ = struct.Struct("<Q")
 _CONTENT, _ERASED = 0, 1
 
@@ -137,8 +138,7 @@ def decode_block_after_gap(first_seq: int, data: bytes, interner: Interner) -> l
 def encode_body(seq: int, body: bytes | None) -> bytes:
     """The record of a canonical body; None stands for one that was erased."""
     state, payload = (_ERASED, b"") if body is None else (_CONTENT, body)
-    unsigned = _BODY.pack(VERSION, state, 0)
-    return _BODY.pack(VERSION, state, crc32(payload, crc32(unsigned[:4], crc32(_SEQ.pack(seq))))) + payload
+    return _BODY.pack(VERSION, state, crc32(payload, crc32(_BODY_PLACE.pack(seq, VERSION, state)))) + payload
 
 
 def decode_body(seq: int, record: bytes) -> bytes | None:

@@ -30,11 +30,12 @@ did `isSidechain` and `agentId`; of the call that started an agent `agentId` and
 `toolUseID`.  A boundary of compaction hangs below its logical parent.  The
 summary behind it is a message like any, and a memory besides: its sources are
 the messages above its boundary up to the summary before, that one included, from
-whose memory it derives.  Where these are unknown it has the logical parent for
-a source, or is no memory.
+whose memory it derives.  Where not all of these are known it is no memory.
 
-A copy that its fork linked or dated anew is another version, like any content
-that differs.
+A copy with a uuid of its own stands for the line that it was copied from where
+both say the same: a fork dates its last line anew, and links lines past those of
+progress, which it leaves out.  Imported before that line, it is the message, and
+the line another version of it.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ EXPECTED: Final = "Claude Code transcripts, lines of JSON that each have a `uuid
 
 # Stands for a parent that cannot be read, in ids of messages that do not exist.
 _UNREADABLE: Final = "?"
+_FORKED: Final = b'"forkedFrom"'
 _CHAINED: Final = frozenset({*TURNS, "system", "attachment", "progress"})
 _BESIDE: Final = frozenset(
     [
@@ -141,11 +143,12 @@ class _Transcripts(Source):
         self._ends = claude_code_leaves.Leaves()
         self._summaries = Summaries()
         self._conversations: dict[str, str] = {}
-        self._aliases: dict[str, str] | None = None
+        self._aliases: dict[str, str] = {}
         self._calls: dict[str, str] = {}
 
     def records(self) -> Iterator[Record]:
         empty = 0
+        self._aliases = self._rewritten()
         for number in range(len(self._files)):
             file = _File(number)
             for place, form in self._forms(number):
@@ -203,8 +206,6 @@ class _Transcripts(Source):
             return self._assumed(form, place, file) if kind in TURNS else None
         fork = form.get("forkedFrom")
         fork = fork if isinstance(fork, dict) else {}
-        if self._aliases is None and name(fork.get("messageUuid")) not in (None, uuid):
-            self._aliases = self._rewritten()
         id = self._id(uuid)
         named = form.get("parentUuid")
         parent = None if named is None else self._id(name(named) or f"{_UNREADABLE}:{uuid}")
@@ -226,6 +227,7 @@ class _Transcripts(Source):
             meta=content.meta,
             place=place,
             turn=self._turn(form),
+            copied=name(fork.get("messageUuid")) not in (None, uuid),
         )
         if record.usable:
             self._ends.add(
@@ -238,31 +240,36 @@ class _Transcripts(Source):
                 file=file.number,
             )
         if form.get("isCompactSummary") is True:
-            self._summaries.add_summary(id, place, logical)
+            self._summaries.add_summary(id, place)
+            if logical is not None:
+                self._summaries.add_boundary(id)
         elif kind == "system" and form.get("subtype") == "compact_boundary":
-            self._summaries.add_boundary(id, logical)
+            self._summaries.add_boundary(id)
         return record
 
     def _id(self, uuid: str) -> str:
         """The id of the message that a uuid stands for, followed through the forks that rewrote it."""
-        seen = {uuid}
-        while self._aliases and (original := self._aliases.get(uuid, uuid)) not in seen:
+        id = event_id(TOOL, uuid)
+        seen = {id}
+        while (original := self._aliases.get(id, id)) not in seen:
             seen.add(original)
-            uuid = original
-        return event_id(TOOL, uuid)
+            id = original
+        return id
 
     def _rewritten(self) -> dict[str, str]:
-        """For each uuid that a fork rewrote, in whatever file, the one it had."""
+        """For each id that a fork rewrote, in whatever file, the one it had."""
         found: dict[str, str] = {}
         for number in range(len(self._files)):
+            if not self._files.has(number, _FORKED):
+                continue
             for _, line in self._files.lines(number):
-                if b'"forkedFrom"' not in line:
+                if _FORKED not in line:
                     continue
                 for form in json_lines.objects([line]):
                     uuid, fork = name(form.get("uuid")), form.get("forkedFrom")
                     original = name(fork.get("messageUuid")) if isinstance(fork, dict) else None
                     if uuid is not None and original not in (None, uuid):
-                        found[uuid] = str(original)
+                        found[event_id(TOOL, uuid)] = event_id(TOOL, str(original))
         return found
 
     def _id_at(self, place: int) -> str | None:
@@ -273,15 +280,14 @@ class _Transcripts(Source):
         self, form: dict[str, Any], fork: dict[str, Any], id: str, parent: str | None, file: _File
     ) -> str:
         """The root of the conversation that a line belongs to: that of its session, or of what this was forked from."""
-        origin = name(fork.get("sessionId"))
-        session = name(form.get("sessionId")) or origin or file.session or f"~{_hash(id)[:16]}"
-        file.session = session
-        if origin is not None and origin not in self._conversations:
-            self._conversations[origin] = event_id(TOOL, origin)
+        named = (name(each.get("sessionId")) for each in (form, fork))
+        own, origin = (None if each is None else event_id(TOOL, each) for each in named)
+        session = file.session = own or origin or file.session or event_id(TOOL, f"~{_hash(id)[:16]}")
+        if origin is not None:
+            self._conversations.setdefault(origin, origin)
         if session not in self._conversations:
             above = None if parent is None else self._ends.conversation(parent)
-            root = event_id(TOOL, session) if above is None else above
-            self._conversations[session] = root if origin is None else self._conversations[origin]
+            self._conversations[session] = (above or session) if origin is None else self._conversations[origin]
         return self._conversations[session if origin is None else origin]
 
     def _turn(self, form: dict[str, Any]) -> str | None:
@@ -290,10 +296,11 @@ class _Transcripts(Source):
         found = blocks(message)
         turn = name(message.get("id")) if isinstance(message, dict) and form.get("type") == "assistant" else None
         if turn is not None:
+            turn = event_id(turn)
             for block in found:
                 call = name(block.get("id"))
                 if call is not None:
-                    self._calls[call] = turn
+                    self._calls[event_id(call)] = turn
             while len(self._calls) > _CALLS:
                 del self._calls[next(iter(self._calls))]
             return turn
@@ -301,7 +308,8 @@ class _Transcripts(Source):
         named = [block.get("tool_use_id") for block in found]
         named += [form.get(field) for field in ("sourceToolUseID", "parentToolUseID", "toolUseID")]
         named += [attached.get("toolUseID") if isinstance(attached, dict) else None]
-        return next((self._calls[call] for call in map(name, named) if call in self._calls), None)
+        calls = (event_id(call) for call in map(name, named) if call is not None)
+        return next((self._calls[call] for call in calls if call in self._calls), None)
 
     def _assumed(self, form: dict[str, Any], place: int, file: _File) -> Record | None:
         """A line without a uuid, below the one before, where no line of its file has one."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-from branchmem.importers.records import LONGEST_ID_BYTES, repaired
+from branchmem.importers.records import repaired
 
 #: The types of lines that a model takes for turns of a conversation.
 TURNS: Final = ("user", "assistant")
@@ -82,10 +82,8 @@ def blocks(message: object) -> list[dict[str, Any]]:
 
 
 def name(value: object) -> str | None:
-    """A string that can name something, None for whatever cannot."""
-    if not isinstance(value, str) or not value or len(value) > LONGEST_ID_BYTES:
-        return None
-    return repaired(value)[0]
+    """A string that can name something, however long, None for whatever cannot."""
+    return repaired(value)[0] if isinstance(value, str) and value else None
 
 
 def _time(value: object) -> datetime | None:

@@ -4,8 +4,11 @@ The rule: a summary derives from the messages that it stands for, so it is
 visible where the last of them is on the path, and is taken back with any of
 them.  Those are the messages above the boundary behind which it stands, up to
 the summary before; that one it could see, the messages behind it no longer, so
-it derives from its memory.  More sources than an event may refer to are spread
-over memories of kind `summary-part`, which say nothing themselves.
+it derives from its memory.  Where not all of them are known, because the chain
+breaks off or the boundary hangs below nothing, there is no memory yet: one with
+a part of its sources could be seen when the rest is taken back.  More sources
+than an event may refer to are spread over memories of kind `summary-part`, which
+say nothing themselves.
 """
 
 from __future__ import annotations
@@ -26,21 +29,19 @@ class Summaries:
 
     def __init__(self) -> None:
         self._summaries: dict[str, int] = {}
-        # by boundary, or by summary that stands behind none: the logical parent that it names
-        self._boundaries: dict[str, str | None] = {}
+        self._boundaries: set[str] = set()
 
-    def add_summary(self, id: str, place: int, logical: str | None) -> None:
+    def add_summary(self, id: str, place: int) -> None:
         self._summaries[id] = place
-        if logical is not None:
-            self._boundaries[id] = logical
 
-    def add_boundary(self, id: str, logical: str | None) -> None:
-        self._boundaries[id] = logical
+    def add_boundary(self, id: str) -> None:
+        """Take in a boundary; a summary that follows a logical parent itself is one, too."""
+        self._boundaries.add(id)
 
     def memories(self, linked: Linked, content: Callable[[int], Content]) -> Iterator[Memory]:
         """The memories of all summaries, parts first, each after the one it derives from.  O(messages above them)."""
         places = {name: place for id, place in self._summaries.items() if (name := linked.name(id)) is not None}
-        boundaries = {name: parent for id, parent in self._boundaries.items() if (name := linked.name(id)) is not None}
+        boundaries = {name for id in self._boundaries if (name := linked.name(id)) is not None}
         sources: dict[str, tuple[list[str], str | None]] = {}
         done: set[str] = set()
         for name in places:
@@ -55,10 +56,11 @@ class Summaries:
                 found, before = sources.pop(at)
                 said = content(places[at])
                 text = repaired(said.text or "")[0]
-                if not found or not text or len(text.encode()) > MAX_TEXT_BYTES:
+                unknown = not found or (before is not None and places[before] < 0)
+                if unknown or not text or len(text.encode()) > MAX_TEXT_BYTES:
                     places[at] = -1
                     continue
-                derived = [] if before is None or places[before] < 0 else [_memory_id(before)]
+                derived = [] if before is None else [_memory_id(before)]
                 yield from _memories(_memory_id(at), text, found, derived, said)
 
 
@@ -67,18 +69,18 @@ def _memory_id(name: str) -> str:
 
 
 def _summed_up(
-    name: str, linked: Linked, summaries: dict[str, int], boundaries: dict[str, str | None]
+    name: str, linked: Linked, summaries: dict[str, int], boundaries: set[str]
 ) -> tuple[list[str], str | None]:
-    """The messages that a summary stands for, from the top down, and the summary among them."""
+    """The messages that a summary stands for, from the top down, and the summary among them; none where unknown."""
     found: list[str] = []
     seen = {name}
-    boundary = name if name in boundaries else None
+    behind = name in boundaries
     at = linked.above(name)
     last: str | None = None
     while at is not None and at not in seen:
         seen.add(at)
-        if at in boundaries and boundary is None:
-            boundary = at
+        if at in boundaries and not behind:
+            behind = True
             found.clear()
             last = None
         else:
@@ -89,12 +91,8 @@ def _summed_up(
                 return found[::-1], at
             last = at  # not yet: the last one met is the root of the conversation
         at = linked.above(at)
-    if at is not None and last is not None:  # a circle has no root
-        found.append(last)
-    named = None if boundary is None else boundaries[boundary]
-    if not found and named is not None:
-        found = [linked.name(named) or named]
-    return found[::-1], None
+    whole = at is None and last is not None and linked.is_root(last)
+    return (found[::-1] if whole else []), None
 
 
 def _memories(id: str, text: str, sources: list[str], derived: list[str], said: Content) -> Iterator[Memory]:

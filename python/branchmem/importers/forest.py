@@ -24,6 +24,8 @@ LINKED: Final = 1  # it names a parent or a logical one, though that may be drop
 LOGICAL: Final = 2  # it names only a logical one
 FIRST: Final = 4  # no earlier content of the source has its id
 USABLE: Final = 8  # one could stand there
+COPIED: Final = 16  # every record of it was `copied`
+MERGED: Final = 32  # another node stands for it
 
 _NEVER: Final = float("-inf")
 
@@ -136,8 +138,35 @@ class Forest:
         self._newest[id] = node
         if usable:
             self.flags[node] |= USABLE
+        if not record.copied:
+            self.flags[node] &= ~COPIED
         self._records += 1
         return is_copy
+
+    def merge(self, says_the_same: Callable[[int, int], bool]) -> int:
+        """Let the nodes of what was copied stand aside for those that they are copies of; return how many did.
+
+        `says_the_same` compares what stands at two places.  Where no original is
+        here, the copy with the earliest time stands for the others: no copy is
+        older than what it copies.
+        """
+        merged = 0
+        for id, by_content in self._several.items():
+            nodes = sorted(node for by_parent in by_content.values() for node in by_parent.values())
+            kept = [node for node in nodes[::-1] if not self.flags[node] & COPIED]
+            copies = [node for node in nodes if self.flags[node] & COPIED]
+            for copy in sorted(copies, key=self.created.__getitem__):
+                original = next((node for node in kept if says_the_same(self.place[copy], self.place[node])), None)
+                if original is None:
+                    kept.append(copy)
+                    continue
+                self.flags[original] |= self.flags[copy] & (FIRST | USABLE)
+                self.flags[copy] = MERGED
+                self.last[original] = max(self.last[original], self.last[copy])
+                if self._newest[id] == copy:
+                    self._newest[id] = original
+                merged += 1
+        return merged
 
     def link(self, is_stored: Callable[[str], bool]) -> tuple[Starts, int]:
         """Find what is above each node; return where walks begin, and how many circles there were.
@@ -146,6 +175,9 @@ class Forest:
         """
         self._several.clear()
         for node in range(len(self)):
+            if self.flags[node] & MERGED:
+                self.above.append(-1)
+                continue
             parent = self.parent[node]
             at = -1 if parent < 0 else self._newest[parent]
             if at < 0 <= parent and self.flags[node] & LOGICAL and not is_stored(self.ids[parent]):
@@ -155,6 +187,8 @@ class Forest:
         self._rank()
         starts = Starts({}, [], [], [])
         for node in range(len(self)):
+            if self.flags[node] & MERGED:
+                continue
             tops = starts.tops.setdefault(self.conversation[node], [])
             parent = self.parent[node]
             if self.above[node] >= 0:
@@ -216,7 +250,7 @@ class Forest:
         self.created.append(_NEVER)
         self.turn.append(0 if record.turn is None else hash((conversation, record.turn)))
         self.last.append(0)
-        self.flags.append((0 if self._newest[id] >= 0 else FIRST) | (LINKED if parent >= 0 else 0))
+        self.flags.append(COPIED | (0 if self._newest[id] >= 0 else FIRST) | (LINKED if parent >= 0 else 0))
         self._order.append(record.order)
         self._digests += digest
         self._put(node, id, digest)

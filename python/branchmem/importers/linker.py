@@ -1,10 +1,10 @@
 """From neutral records to events: the linker that all formats share.
 
 A format module turns its file into records; the linker finds the parents,
-gives every conversation a root of its own, and says which events the log does
-not have yet.  Its one rule: every record becomes a message, nothing is
-repaired silently, everything is counted.  Where an ancestor is uncertain the
-message stays detached, so that what came from it stays hidden.
+gives every conversation a root, once something hangs under it, and says which
+events the log does not have yet.  Its one rule: every record becomes a message,
+nothing is repaired silently, everything is counted.  Where an ancestor is
+uncertain the message stays detached, so that what came from it stays hidden.
 
 It opens no store: `stored` answers from an id to the event that bears it, or
 None.  It asks the source once more for the content of what the log lacks, and
@@ -15,15 +15,16 @@ like others.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from branchmem.canonical import NO_META
 from branchmem.errors import ImportFailed, InvalidEvent
 from branchmem.events import Legacy, Memory, Message
-from branchmem.importers.forest import FIRST, LINKED, USABLE, Forest, digest, numbers
+from branchmem.importers.forest import COPIED, FIRST, LINKED, USABLE, Forest, Starts, digest, numbers
 from branchmem.importers.records import (
     NO_LEAF,
     Content,
@@ -49,7 +50,8 @@ def link(
     already, the log may hold or not.
 
     Raises: ImportFailed where the source has nothing to import, or has changed meanwhile.
-    Cost: O(records), one or two questions to `stored` a record.
+    Cost: O(records), one or two questions to `stored` a record; where messages
+    continue others in the log, one more for each that stands above these.
     """
     forest = Forest()
     for record in source.records():
@@ -57,16 +59,17 @@ def link(
         message = _message("~", None, said, report)
         usable = record.usable and message.role is not None
         report.duplicates += forest.take(record, digest(message.body()), message.created, usable=usable)
+    report.duplicates += forest.merge(lambda one, other: _says_the_same(source.content(one), source.content(other)))
     starts, opened = forest.link(lambda id: isinstance(stored(id), Message))
     report.cycles += opened
     report.dangling += len(starts.dangling)
 
     events = _Events(source, forest, stored, report)
     for conversation, tops in starts.tops.items():
-        yield from events.root(forest.ids[conversation])
-        yield from events.settle(tops, events.roots[forest.ids[conversation]])
+        yield from events.settle_conversation(forest.ids[conversation], tops)
     yield from events.settle([*starts.elsewhere, *starts.dangling, *starts.circled], None)
 
+    events.find_roots(starts)
     events.count()
     newest = events.newest() if leaf == "heuristic" else {}
     for conversation_id, root in events.roots.items():
@@ -75,7 +78,7 @@ def link(
         if at >= 0 and forest.flags[at] & USABLE:
             report.current[root] = Leaf(events.names[at], declared.leaf_source)
         else:
-            report.current[root] = newest.get(conversation_id, NO_LEAF)
+            report.current.setdefault(root, newest.get(root, NO_LEAF))
     yield from events.memories()
 
 
@@ -98,7 +101,10 @@ class _Events:
         self._stored = stored
         self._report = report
         self.names = [""] * len(forest)
+        # by conversation its root, made or not; where its messages only continue others in the log, the root of these
         self.roots: dict[str, str] = {}
+        self._hung_under: set[str] = set()
+        self._tops: dict[str, str | None] = {}
         self._parents: list[str | Legacy | None] = [None] * len(forest)
         # which node became an event first: by number of its id, or by its name where the source has no such id
         self._bearers = numbers(len(forest.ids), -1)
@@ -116,14 +122,42 @@ class _Events:
         held = self._held(event_id)
         return held.parent if held is not None and isinstance(held.parent, str) else None
 
-    def root(self, conversation: str) -> Iterator[Message]:
-        """Settle the root of a conversation."""
+    def is_root(self, event_id: str) -> bool:
+        """Whether this is a message without a parent, so that nothing stands above it."""
+        held = self._held(event_id)
+        return held is not None and held.parent is None and bool(held.digest)
+
+    def settle_conversation(self, conversation: str, tops: Sequence[int]) -> Iterator[Message]:
+        """Settle all nodes at and below the tops of a conversation, and its root, if anything hangs under it."""
         body = digest(_message("~", None, _ROOT, Report()).body())
-        name, _, event = self._named(conversation, None, body, lambda: _ROOT, first=True, linked=True)
-        self.roots[conversation] = name
-        self._apart[name] = _Held(None, body)
-        if event is not None:
-            yield event
+        root, _, event = self._named(conversation, None, body, lambda: _ROOT, first=True, linked=True)
+        self.roots[conversation] = root
+        self._apart[root] = _Held(None, body)
+        for message in self.settle(tops, root):
+            if event is not None and message.parent == root:
+                yield event
+                event = None
+            yield message
+        if any(self._parents[top] == root for top in tops):
+            self._hung_under.add(root)
+            if event is not None:
+                yield event
+        elif event is not None:
+            del self._apart[root]
+
+    def find_roots(self, starts: Starts) -> None:
+        """Find the roots in the log that messages hang under which continue others there, or repeat them."""
+        forest = self._forest
+        for node in chain(*starts.tops.values(), starts.elsewhere):
+            if self._parents[node] in self._hung_under:
+                continue
+            root = self._top(self.names[node])
+            if root is None:
+                continue
+            self._hung_under.add(root)
+            conversation = forest.ids[forest.conversation[node]]
+            if self.roots[conversation] not in self._hung_under:
+                self.roots[conversation] = root
 
     def settle(self, starts: Iterable[int], top: str | None) -> Iterator[Message]:
         """Settle all nodes at and below `starts`, the children of `top`; without one, below what they name."""
@@ -139,6 +173,7 @@ class _Events:
                 partial(self._source.content, forest.place[node]),
                 first=bool(flags & FIRST),
                 linked=bool(flags & LINKED),
+                copied=bool(flags & COPIED),
             )
             self.names[node] = name
             if name not in self._apart and self._bearer(name) < 0:
@@ -150,7 +185,6 @@ class _Events:
     def count(self) -> None:
         """Count conversations and messages, and where these branch and end."""
         turns = self._forest.turns()
-        roots = set(self.roots.values())
         inner, branches = bytearray(len(turns)), bytearray(len(turns))
         first = numbers(len(turns), -1)
         others: set[tuple[int, int]] = set()
@@ -160,7 +194,7 @@ class _Events:
                 continue
             messages += 1
             parent = self._parents[node]
-            self._report.roots += parent in roots
+            self._report.roots += parent in self._hung_under
             above = self._bearer(parent) if isinstance(parent, str) else -1
             if above < 0:
                 continue
@@ -174,20 +208,19 @@ class _Events:
             else:
                 others.add(step)
             branches[step[0]] = min(branches[step[0]] + 1, 2)
-        self._report.conversations += len(roots)
+        self._report.conversations += len(self._hung_under)
         self._report.messages += messages
         self._report.leaves += messages - inner.count(1)
         self._report.forks += branches.count(2)
 
     def newest(self) -> dict[str, Leaf]:
-        """The newest attached leaf of each conversation that has one."""
+        """The newest attached leaf of each conversation that has one, by its root."""
         forest = self._forest
         found: dict[str, Leaf] = {}
-        known: dict[str, bool] = {}
         for node in forest.standing():
-            conversation = forest.ids[forest.conversation[node]]
-            if conversation not in found and self._is_attached(self.names[node], known):
-                found[conversation] = Leaf(self.names[node], "heuristic")
+            root = self.roots[forest.ids[forest.conversation[node]]]
+            if root not in found and self._top(self.names[node]) is not None:
+                found[root] = Leaf(self.names[node], "heuristic")
         return found
 
     def memories(self) -> Iterator[Memory]:
@@ -216,11 +249,20 @@ class _Events:
             versions[plain] = memory.id
 
     def _named(
-        self, id: str, parent: str | None, body: bytes, content: Callable[[], Content], *, first: bool, linked: bool
+        self,
+        id: str,
+        parent: str | None,
+        body: bytes,
+        content: Callable[[], Content],
+        *,
+        first: bool,
+        linked: bool,
+        copied: bool = False,
     ) -> tuple[str, str | Legacy | None, Message | None]:
         """The event that stands for a message whose body has this digest: id, parent, and itself if nobody has it.
 
-        An unlinked copy of a message that is there is a duplicate of it.
+        An unlinked copy of a message that is there is a duplicate of it, and so
+        is what was copied from one in the log that says the same.
         """
         name = id
         while True:
@@ -236,6 +278,9 @@ class _Events:
                 raise ImportFailed(self._source.path, f"the content of {id}", "what stood there when it was read first")
             if held is None and (first or name != id):
                 return name, parent, message
+            if held is not None and copied and name == id and self._is_copy(message):
+                self._report.duplicates += 1
+                return name, held.parent, None
             self._report.edited += name == id
             name = _version(message)
 
@@ -263,20 +308,30 @@ class _Events:
         else:
             self._bearers[number] = node
 
-    def _is_attached(self, id: str, known: dict[str, bool]) -> bool:
-        """Whether the parents of a message lead to a root; `known` remembers those on the way."""
+    def _is_copy(self, message: Message) -> bool:
+        """Whether the log has a message of this id that says the same."""
+        event = self._stored(message.id)
+        return isinstance(event, Message) and (event.role, event.text) == (message.role, message.text)
+
+    def _top(self, id: str) -> str | None:
+        """The message at which the parents of one end, None where they do not end; remembered for those on the way."""
+        known = self._tops
         way: list[str] = []
         at: str | Legacy | None = id
         while isinstance(at, str) and at not in known:
-            known[at] = False  # met again before the way ends, it is a circle
+            known[at] = None  # met again before the way ends, it is a circle
             way.append(at)
             held = self._held(at)
             if held is None or not held.digest:
-                return False
+                return None
             at = held.parent
-        answer = known[at] if isinstance(at, str) else True
+        answer = known[at] if isinstance(at, str) else way[-1]
         known.update(dict.fromkeys(way, answer))
         return answer
+
+
+def _says_the_same(one: Content, other: Content) -> bool:
+    return (one.role, one.text) == (other.role, other.text)
 
 
 def _version(event: Message | Memory) -> str:

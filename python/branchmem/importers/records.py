@@ -40,6 +40,8 @@ class Record:
     here: the node has a role and says what it continues.  `place` is where its
     source finds the content again.  Records with the same `turn` are one turn of
     their conversation, between which no fork is counted; None is a turn by itself.
+    One that is `copied` was written anew, perhaps with another time and another
+    link: it is a copy of whatever has its id, its role and its text.
     """
 
     conversation: str
@@ -54,6 +56,7 @@ class Record:
     meta: Mapping[str, Any] = field(default_factory=lambda: NO_META)
     place: int = 0
     turn: str | None = None
+    copied: bool = False
 
 
 class Content(NamedTuple):
@@ -86,6 +89,9 @@ class Linked(Protocol):
 
         Climbing can meet a circle.
         """
+
+    def is_root(self, event_id: str) -> bool:
+        """Whether this is a message without a parent, so that nothing stands above it."""
 
 
 class Source:
