@@ -36,7 +36,7 @@ def _shapes() -> Iterator[tuple[str, list[list[Event]]]]:
     yield "one", [[_message(number) for number in range(5)]]
     yield "many", [[_message(3 * batch + number) for number in range(3)] for batch in range(60)]
     yield "large", [[_message(2 * batch, 200), _message(2 * batch + 1, 9000)] for batch in range(12)]
-    yield "deep", [[_message(150 * batch + number, 300) for number in range(100)] for batch in range(6)]
+    yield "deep", [[_message(50 * batch + number, 300) for number in range(50)] for batch in range(6)]
     yield "mixed", [[_message(at), bm.Memory(f"k{at}", "k" * 50, sources=[f"m{at // 2}"])] for at in range(90)]
 
 

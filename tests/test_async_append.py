@@ -225,6 +225,23 @@ def test_what_fails_the_commit_reaches_every_caller_in_it(store: bm.Store, gate:
     assert all(refusal.path == store.path for refusal in refusals)
 
 
+def test_an_error_that_cannot_be_copied_keeps_nobody_waiting(store: bm.Store, gate: Gate) -> None:
+    class Odd(Exception):
+        def __init__(self, one: int, two: int) -> None:
+            super().__init__(f"{one} and {two}")
+
+    def fail(*work: Any, **then: Any) -> Any:
+        raise Odd(1, 2)
+
+    async def work() -> None:
+        gate._write = fail
+        gate.open()
+        with pytest.raises(Odd, match="1 and 2"):
+            await asyncio.wait_for(store.aappend(message("m")), 10)
+
+    run(work)
+
+
 def test_who_is_cancelled_leaves_all_of_his_batch_or_nothing(store: bm.Store, gate: Gate) -> None:
     async def work() -> None:
         begun = await first(store, gate, [*message("a1"), *message("a2")])

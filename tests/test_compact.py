@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import multiprocessing
 import os
@@ -16,7 +17,7 @@ from typing import Any
 
 import branchmem as bm
 import pytest
-from branchmem.errors import StoreClosed, StoreDamaged, StoreFull, StoreLocked, StoreReadOnly
+from branchmem.errors import StoreClosed, StoreDamaged, StoreError, StoreFull, StoreLocked, StoreReadOnly
 from branchmem.log import copies, environment, place
 from logs import in_child
 
@@ -90,6 +91,52 @@ def test_all_stores_of_a_process_go_on_upon_the_new_file(path: Path) -> None:
     assert not environment._files
 
 
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def refused_by_the_disk(*_: object) -> None:
+    raise OSError(errno.EIO, "Input/output error")
+
+
+@pytest.mark.parametrize("fails", [interrupted, refused_by_the_disk])
+def test_what_fails_after_the_old_file_has_gone_loses_no_later_write(
+    path: Path, monkeypatch: pytest.MonkeyPatch, fails: Callable[..., None]
+) -> None:
+    """The last step makes the new name durable; by then the old file has no name."""
+    with bm.open(path) as store, bm.open(path, readonly=True) as reader:
+        fill(store)
+        synced = copies.sync
+        with monkeypatch.context() as last:
+            last.setattr(copies, "sync", lambda name: fails() if name == str(path.parent) else synced(name))
+            with pytest.raises((KeyboardInterrupt, StoreError)):
+                store.compact()
+        assert store.append(batch("after")).added == 22
+        assert answers(reader) == answers(store)
+        said = answers(store)
+        store.compact()
+    with bm.open(path, create=False, verify=True) as store:
+        assert answers(store) == said
+
+
+def test_an_interrupt_between_two_environments_ends_with_the_next_opening(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with bm.open(path) as store:
+        fill(store, 3)
+        before = answers(store)
+        with monkeypatch.context() as once:
+            once.setattr(store._log._file, "_attach", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                store.compact()
+        with pytest.raises(StoreError, match="open it again"):
+            store.append(batch("after"))
+        with bm.open(path) as again:
+            assert answers(again) == answers(store) == before
+            assert store.append(batch("after")).added == 22
+            assert answers(again) == answers(store)
+
+
 def test_what_another_process_appends_afterwards_is_seen(path: Path) -> None:
     with bm.open(path) as store:
         fill(store)
@@ -154,6 +201,7 @@ def test_threads_read_and_write_while_the_file_is_rewritten(path: Path) -> None:
                 while not done.is_set():
                     assert store.at("b0-2")["b0-memory"].text == "of the last"
                     assert store.log.get("b1").id == "b1"
+                    time.sleep(0.0005)  # else each record that is copied waits for the interpreter
             except BaseException as error:
                 errors.append(error)
 
@@ -172,6 +220,7 @@ def test_threads_read_and_write_while_the_file_is_rewritten(path: Path) -> None:
                 while not done.is_set():
                     with bm.open(path) as own:
                         assert "b0" in own.log
+                    time.sleep(0.0005)
             except BaseException as error:
                 errors.append(error)
 

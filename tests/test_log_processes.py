@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import random
 import resource
 import signal
 import threading
@@ -133,16 +135,15 @@ def test_processes_create_and_append_at_once_and_lose_nothing(path: Path) -> Non
 def test_who_wanted_to_make_a_log_that_another_made_meanwhile_opens_that(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(place, "PATIENCE_SECONDS", 0.5)
-    asked = place.guarded_unless
+    asked = place.guarded_now
 
     def late(*parts: Any) -> int | None:
-        monkeypatch.setattr(environment, "guarded_unless", asked)
+        monkeypatch.setattr(environment, "guarded_now", asked)
         other.append(Log.open(path))
         return asked(*parts)
 
     other: list[Log] = []
-    monkeypatch.setattr(environment, "guarded_unless", late)
+    monkeypatch.setattr(environment, "guarded_now", late)
     with Log.open(path) as log:
         assert log.log_id == other[0].log_id
     other[0].close()
@@ -252,6 +253,8 @@ def test_a_reader_that_was_killed_keeps_no_pages_for_good(path: Path) -> None:
         os.read(reading, 1)
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
+        os.close(reading)
+        os.close(writing)
         return pid
 
     with Log.open(path) as log:
@@ -267,6 +270,119 @@ def test_a_reader_that_was_killed_keeps_no_pages_for_good(path: Path) -> None:
         assert f"{second} " not in log._file.env.readers()
     os.kill(holder, signal.SIGKILL)
     os.waitpid(holder, 0)
+
+
+def test_who_waits_for_a_guard_keeps_nobody_from_other_files(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Log.open(path).close()
+    waits, asked = threading.Event(), place._guard
+    said: list[str] = []
+
+    def guard(name: str) -> int:
+        if name == str(path):
+            waits.set()
+        return asked(name)
+
+    def open_it() -> None:
+        try:
+            Log.open(path).close()
+            said.append("opened")
+        except StoreError as error:
+            said.append(str(error))
+
+    monkeypatch.setattr(place, "_guard", guard)
+    with open(f"{path}-guard", "rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        thread = threading.Thread(target=open_it)
+        thread.start()
+        waits.wait()
+        Log.open(path.with_name("other.bmem")).close()
+        assert said == []
+    thread.join()
+    assert said == ["opened"]
+
+
+def test_a_process_forked_while_a_log_is_made_does_not_keep_its_guard(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place, "PATIENCE_SECONDS", 0.1)
+    reserved = place.reserve_lock
+    children: list[int] = []
+
+    def fork(name: str) -> None:
+        if not children:
+            children.append(os.fork())
+            if children[0] == 0:
+                time.sleep(60)
+                os._exit(0)
+        reserved(name)
+
+    monkeypatch.setattr(environment, "reserve_lock", fork)
+    try:
+        with Log.open(path) as log:
+            Follower(log).append(*messages("a", 1))
+    finally:
+        os.kill(children[0], signal.SIGKILL)
+        os.waitpid(children[0], 0)
+
+
+def test_a_fork_while_the_map_moves_is_refused_and_does_not_wait(path: Path) -> None:
+    with Log.open(path) as log:
+        moves, go = threading.Event(), threading.Event()
+
+        def move() -> None:
+            with log._file.gate.alone():
+                moves.set()
+                go.wait()
+
+        thread = threading.Thread(target=move)
+        thread.start()
+        moves.wait()
+
+        def child() -> None:
+            signal.alarm(10)
+            contents(log)
+
+        try:
+            assert in_child(child).startswith("StoreForked")
+        finally:
+            go.set()
+            thread.join()
+
+
+def read_until_interrupted(log: Log, seconds: float) -> None:
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    while True:
+        log.read(lambda reader: None)
+
+
+def test_an_interrupt_wherever_it_strikes_leaves_a_log_that_works(path: Path) -> None:
+    seed = 5
+    chance = random.Random(seed)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def move() -> None:
+        with log._file.gate.alone():
+            pass
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with Log.open(path) as log:
+            Follower(log).append(*messages("a", 1))
+            for number in range(500):
+                with pytest.raises(KeyboardInterrupt):
+                    read_until_interrupted(log, chance.uniform(20e-6, 200e-6))
+                thread = threading.Thread(target=move, daemon=True)
+                thread.start()
+                thread.join(10)
+                if thread.is_alive():
+                    log._file.gate = type(log._file.gate)()  # else closing would wait for ever
+                    pytest.fail(f"seed {seed}, interrupt {number}: the map can move no more")
+            assert len(contents(log)) == 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_a_fork_may_not_use_the_log_and_may_open_it_anew(path: Path) -> None:

@@ -88,6 +88,23 @@ def test_a_missing_file_is_made_only_on_demand(path: Path) -> None:
         Log.open(path / "a.bmem")
 
 
+@pytest.mark.parametrize("name", [b"\xff\xfe", b"new\nline", " \u00e9 \U0001f332".encode()])
+def test_a_file_may_have_any_name_that_the_system_allows(tmp_path: Path, name: bytes) -> None:
+    path = tmp_path / os.fsdecode(name)
+    try:
+        path.touch()
+    except OSError:
+        pytest.skip("this file system has names in UTF-8 only")
+    path.unlink()
+    with Log.open(path) as log:
+        Follower(log).append(*messages("a", 1))
+        log.compact()
+        log.backup(f"{path}-copy")
+    for copy in (path, f"{path}-copy"):
+        with Log.open(copy, verify=True) as log:
+            assert contents(log) == expected(messages("a", 1))
+
+
 def test_links_folders_and_devices_are_refused(path: Path) -> None:
     Log.open(path).close()
     link, twin, pipe = (path.with_name(name) for name in ("link", "twin", "pipe"))
@@ -149,6 +166,21 @@ def test_no_new_log_is_made_where_an_old_one_is_still_open(path: Path, monkeypat
     Log.open(path).close()
 
 
+@pytest.mark.parametrize("gone", ["removed", "moved", "replaced"])
+def test_nothing_is_written_into_a_file_that_has_lost_its_name(path: Path, gone: str) -> None:
+    with Log.open(path) as log, Log.open(path.with_name("other")):
+        Follower(log).append(*messages("a", 1))
+        if gone == "replaced":
+            path.with_name("other").rename(path)
+        else:
+            path.rename(path.with_name("elsewhere")) if gone == "moved" else path.unlink()
+        with pytest.raises(StoreError, match="close it and open it again"):
+            Follower(log).append(*messages("b", 1))
+        with pytest.raises(StoreError):
+            log.compact()
+        assert contents(log) == expected(messages("a", 1))
+
+
 def test_a_crash_while_creating_leaves_nothing_in_the_way(path: Path) -> None:
     for left in ("-draft", "-draft-lock", "-guard", "-lock"):
         Path(f"{path}{left}").write_bytes(b"")
@@ -170,6 +202,7 @@ def test_without_permission_to_write_a_log_can_be_read(path: Path, monkeypatch: 
             raise PermissionError(errno.EACCES, "Permission denied", name)
         return opened(name, flags, *rest, **named)
 
+    monkeypatch.setattr(place, "PATIENCE_SECONDS", 0.02)
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(StoreReadOnly, match="readonly=True"):
         Log.open(path)
@@ -181,6 +214,41 @@ def test_without_permission_to_write_a_log_can_be_read(path: Path, monkeypatch: 
     monkeypatch.setattr(os, "open", lambda *_, **__: opened("/nowhere/at/all", os.O_RDONLY) and 0)
     with pytest.raises(StoreError):
         Log.open(path, readonly=True)
+
+
+def test_a_reader_without_a_guard_gets_one_before_it_writes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Log.open(path).close()
+    with monkeypatch.context() as nobody:
+        nobody.setattr(environment, "guarded_now", refuse_permission)
+        reader = Log.open(path, readonly=True)
+    with reader, Log.open(path) as log, open(f"{path}-guard", "rb") as guard:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        Follower(log).append(*messages("a", 1))
+
+
+def refuse_permission(*_: object) -> int:
+    raise PermissionError(errno.EACCES, "Permission denied")
+
+
+def test_without_descriptors_the_limit_is_named_and_none_is_lost(path: Path) -> None:
+    Log.open(path).close()
+
+    def child() -> object:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        before = os.listdir("/proc/self/fd")
+        said = []
+        for limit in range(len(before), max(map(int, before)) + 20):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+            try:
+                Log.open(path).close()
+                break
+            except StoreError as error:
+                said.append("ulimit -n" in str(error))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        return len(said) > 3, all(said), sorted(os.listdir("/proc/self/fd")) == sorted(before)
+
+    assert in_child(child) == "(True, True, True)"
 
 
 def test_only_a_reader_where_nobody_can_write_goes_without_lock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

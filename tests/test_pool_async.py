@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -202,6 +203,45 @@ def test_a_loop_that_is_closed_while_it_waits_keeps_nobody_out(pool: bm.Pool) ->
     assert pool.stats().waiting == 0
     for task in lost:
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # its loop is gone; that is the point
+    with pool.open("b") as store:
+        del lost, task
+        gc.collect()  # now the tasks give up their leases, which they never had
+        with pool.open("b") as same:
+            assert same is store
+        assert (pool.stats().open, pool.stats().pinned) == (1, 1)
+
+
+def test_a_loop_that_is_closed_while_a_store_is_opened_for_it_holds_no_lease(
+    pool: bm.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held(monkeypatch)
+    gone = asyncio.new_event_loop()
+    task = gone.create_task(told(pool, "a", "m"))
+    while not held.started.is_set():
+        gone.run_until_complete(asyncio.sleep(0.001))
+    gone.close()
+    task._log_destroy_pending = False  # type: ignore[attr-defined]  # its loop is gone; that is the point
+    del task
+    held.go.set()
+    until(lambda: pool.stats().opened)
+    until(lambda: gc.collect() >= 0 and not pool.stats().pinned)
+    with pool.open("b"):
+        assert pool.stats().open == 1
+
+
+def test_a_lease_given_up_as_the_pool_is_closed_leaves_nothing_open(pool: bm.Pool) -> None:
+    async def work() -> bm.Store:
+        with pool.open("a") as store:
+            task = asyncio.create_task(told(pool, "b", "m"))
+            await soon(waiting(pool, 1))
+        task.cancel()  # it was told to close the store of a, and does not know yet
+        pool.close()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return store
+
+    store = run(work)
+    assert store.closed
 
 
 def test_a_thread_that_cannot_be_started_takes_no_room(pool: bm.Pool, monkeypatch: pytest.MonkeyPatch) -> None:

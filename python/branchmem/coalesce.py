@@ -85,8 +85,11 @@ class Coalescer:
 
 
 def _own(error: BaseException) -> BaseException:
-    """An error for one caller: each adds to its own the way that it takes."""
-    own = copy.copy(error)
+    """An error for one caller, where it can be copied: each adds to its own the way that it takes."""
+    try:
+        own = copy.copy(error)
+    except Exception:
+        return error
     own.__cause__ = error
     return own
 

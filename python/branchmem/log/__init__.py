@@ -7,6 +7,7 @@ the codec and the engine, not here.
 place        where a file may lie, and the guard file beside it
 pages        whether a file is sound enough to be mapped
 copies       files that take the place of others, or a place of their own
+gate         who may use the map of a file, and who moves it
 environment  the one LMDB environment that a file has in a process
 refusals     every error of LMDB and the system as one of `branchmem.errors`
 trees        the trees of a file, walked in plain Python
@@ -25,7 +26,7 @@ import lmdb
 from branchmem import codec
 from branchmem.errors import StoreClosed, StoreDamaged, StoreError, StoreForked, StoreReadOnly
 from branchmem.log.copies import copy, made_anew
-from branchmem.log.environment import FORMAT, Compacted, File, inherit, join, key, opening
+from branchmem.log.environment import FORMAT, GONE, Compacted, File, inherit, join, key, opening
 from branchmem.log.refusals import typed, typed_errors
 
 __all__ = ["FORMAT", "Compacted", "Log", "Reader", "Writer", "made_anew"]
@@ -120,8 +121,9 @@ class Log:
     ) -> Log:
         """Open the log at `path`, made if absent unless `readonly` or not `create`.
 
-        Waits for a writer in another process to end its transaction.  Cost: `verify`
-        reads the whole file in plain Python; else two pages.
+        Waits for a writer in another process to end its transaction.  Raises: StoreLocked where another
+        makes, replaces or deletes the file for too long.  Cost: `verify` reads the whole file in plain
+        Python; else two pages.
         """
         name = os.path.abspath(os.fsdecode(path))
         with typed_errors(name, readonly):
@@ -233,12 +235,17 @@ class Log:
                     file.reopen(env)
             except lmdb.Error as error:
                 raise typed(error, self.path, self.readonly) from error
+            except BaseException:
+                file.gate.leave()  # an interrupt may have struck on the way in or out
+                raise
 
     def _run(self, kind: type[_R], work: Callable[[_R], T], then: Callable[[T], object] | None) -> T:
         file = self._file
         write = then is not None
         txn = file.env.begin(write=write)
         try:
+            if write and file.gone:
+                raise StoreError(self.path, GONE)
             reader = kind(file, txn)
             file.here.reader = reader
             try:

@@ -18,7 +18,7 @@ import lmdb
 
 from branchmem.errors import StoreDamaged, StoreExists, StoreFull
 from branchmem.log.pages import sound_page_bytes, verify_pages
-from branchmem.log.place import MODE, guarded, placed
+from branchmem.log.place import MODE, guarded, placed, unguarded
 from branchmem.log.refusals import typed_errors
 
 MAX_DATABASES: Final = 32
@@ -62,7 +62,7 @@ def made_anew(path: str | os.PathLike[str]) -> Iterator[tuple[str, str]]:
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(target + "-guard")  # nobody has it open yet, and who waits for it looks again
-            os.close(guard)
+            unguarded(guard)
 
 
 def _refuse_what_is_there(path: str) -> None:
@@ -110,7 +110,7 @@ def _copy(env: lmdb.Environment, txn: lmdb.Transaction[bytes], draft: str) -> No
     finally:
         os.close(fd)
     twin = lmdb.Environment(
-        draft, map_size=size, subdir=False, readonly=True, lock=False, max_dbs=MAX_DATABASES, lib_version=0
+        os.fsencode(draft), map_size=size, subdir=False, readonly=True, lock=False, max_dbs=MAX_DATABASES, lib_version=0
     )
     with closing(twin), twin.begin(buffers=True) as same:
         if _digest(twin, same) != _digest(env, txn):

@@ -22,68 +22,36 @@ from weakref import WeakSet
 
 import lmdb
 
-from branchmem.errors import FormatTooNew, StoreClosed, StoreDamaged, StoreError, StoreLocked, StoreMissing
+from branchmem.errors import FormatTooNew, StoreClosed, StoreDamaged, StoreError, StoreMissing
 from branchmem.log.copies import MAX_DATABASES, copy, discard_draft, drafted
+from branchmem.log.gate import Gate
 from branchmem.log.pages import LAST_PAGE_WORD, TXNID_WORD, sound_page_bytes, verify_pages
 from branchmem.log.place import (
     MAX_READERS,
     MODE,
     NOT_PERMITTED,
+    Patience,
     alone,
     found,
     frozen,
-    guarded,
-    guarded_unless,
+    guarded_now,
     identity,
     placed,
     reserve_lock,
+    unguarded,
 )
 
 FORMAT: Final = 1
 MAGIC: Final = b"branchmem"
 
+GONE: Final = (
+    "the file was moved, removed or replaced while it was open, and nothing was written: close it and open it again"
+)
 MAP_BYTES = 16 << 20
 MAX_GROWTH_BYTES = 1 << 30
 
 _DRAFT_MAP_BYTES: Final = 1 << 20
-_LOOKS: Final = 10
 _FORMAT = struct.Struct("<I")
-
-
-class _Gate:
-    """Lets transactions through side by side, and whoever moves the map through alone."""
-
-    def __init__(self) -> None:
-        self.turn = threading.Condition()
-        self.live = 0
-        self.shut = False
-
-    def __enter__(self) -> None:
-        with self.turn:
-            while self.shut:
-                self.turn.wait()
-            self.live += 1
-
-    def __exit__(self, *exception: object) -> None:
-        with self.turn:
-            self.live -= 1
-            self.turn.notify_all()
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        with self.turn:
-            while self.shut:
-                self.turn.wait()
-            self.shut = True
-        try:
-            with self.turn:
-                while self.live:
-                    self.turn.wait()
-            yield
-        finally:
-            with self.turn:
-                self.shut = False
-                self.turn.notify_all()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +82,7 @@ class File:
         self.readonly = readonly
         self.users = 0
         self.forked = False
-        self.gate = _Gate()
+        self.gate = Gate()
         self.writing = threading.Lock()
         self.here = threading.local()
         self.followers: WeakSet[_Follower] = WeakSet()
@@ -124,18 +92,21 @@ class File:
         self._guard: int | None = None
         try:
             try:
-                self._guard = guarded(path, fcntl.LOCK_SH)
+                self._share_guard()
             except OSError as error:
                 if not readonly or error.errno not in NOT_PERMITTED:
                     raise
-            if _replaced(path, self.which):
-                raise _Replaced
             if not readonly and self._guard is not None:
                 discard_draft(path)
             self._attach(_rounded(os.fstat(fd).st_size))
         except BaseException:
             self._release()
             raise
+
+    def _share_guard(self) -> None:
+        self._guard = guarded_now(self.path, fcntl.LOCK_SH)
+        if self._guard is None or _replaced(self.path, self.which):
+            raise _AtWork
 
     def watch(self, txnid: int) -> tuple[int, int]:
         """The word of the mapped meta pages that the next commit after `txnid` changes, and what it holds until then.
@@ -144,6 +115,11 @@ class File:
         """
         page = (txnid + 1) % 2
         return page * self._page_bytes // 8 + TXNID_WORD, max(txnid - 1, 0)
+
+    @property
+    def gone(self) -> bool:
+        """Whether another file, or none, has its name: what is written to it now is lost.  Cost: one system call."""
+        return _replaced(self.path, self.which)
 
     def grow(self, seen: int) -> None:
         """Make the map larger, unless another thread already did since it had `seen` bytes."""
@@ -167,11 +143,23 @@ class File:
                 self.env.close()
                 self._attach(self.map_bytes)
 
+    def revive(self) -> None:
+        """Open the environment again where an interrupt came between closing and opening it."""
+        with suppress(lmdb.Error):
+            self.env.info()
+            return
+        with self.gate.alone():
+            self._attach(self.map_bytes)
+            for follower in list(self.followers):
+                follower.moved()
+
     def make_writable(self) -> None:
         """Replace an environment that was opened for reading only."""
         if getattr(self.here, "reader", None) is not None:
             raise RuntimeError(f"{self.path}: opened for writing inside work on the same file")
         with self.gate.alone():
+            if self._guard is None:  # it could not be made where nobody could write
+                self._share_guard()
             self.env.close()
             self.readonly = False
             try:
@@ -190,21 +178,25 @@ class File:
             file = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
             open_until_done.callback(os.close, file)
             if identity(os.fstat(file)) != self.which or self._guard is None:
-                raise StoreLocked(self.path, "the file was replaced by other means: close it and open it again")
+                raise StoreError(self.path, GONE)
             bytes_before = os.fstat(file).st_size
             with alone(self.path, self._guard, file):
                 self.follow()
-                with drafted(self.path) as draft:
-                    with self.gate, self.env.begin() as txn:
-                        copy(self.env, txn, draft)
-                    twin = os.open(draft, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-                    open_until_done.callback(os.close, twin)
-                    open_until_done.callback(fcntl.flock, twin, fcntl.LOCK_UN)  # the map keeps it open
-                    fcntl.flock(twin, fcntl.LOCK_EX)  # takes over from `file`, until the guard is shared again
-                    _opening.acquire()
-                    open_until_done.callback(_opening.release)
-                self._stand_on(twin)
-            return Compacted(bytes_before, os.fstat(twin).st_size)
+                twin = None
+                try:
+                    with drafted(self.path) as draft:
+                        with self.gate, self.env.begin() as txn:
+                            copy(self.env, txn, draft)
+                        twin = os.open(draft, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+                        open_until_done.callback(os.close, twin)
+                        open_until_done.callback(fcntl.flock, twin, fcntl.LOCK_UN)  # the map keeps it open
+                        fcntl.flock(twin, fcntl.LOCK_EX)  # takes over from `file`, until the guard is shared again
+                        _opening.acquire()
+                        open_until_done.callback(_opening.release)
+                finally:  # also where an error or an interrupt came after the old file had gone
+                    if twin is not None and not _replaced(self.path, identity(os.fstat(twin))):
+                        self._stand_on(twin)
+            return Compacted(bytes_before, os.path.getsize(self.path))
 
     @contextmanager
     def _kept(self) -> Iterator[None]:
@@ -222,12 +214,12 @@ class File:
     def _stand_on(self, fd: int) -> None:
         """Go over to the file that took the place of this one and is open as `fd`."""
         with self.gate.alone():
+            self.env.close()
             del _files[self.which]
             self.which = identity(os.fstat(fd))
             _files[self.which] = self
             self._map = mmap.mmap(fd, 2 * self._page_bytes, access=mmap.ACCESS_READ)
             self.words = memoryview(self._map).cast("Q")
-            self.env.close()
             with suppress(FileNotFoundError):
                 os.unlink(self.path + "-lock")  # it speaks of the transactions of the old file
             self._attach(_rounded(os.fstat(fd).st_size))
@@ -247,9 +239,10 @@ class File:
     def disown(self) -> None:
         """In the child of a fork: touch nothing that the parent still uses."""
         self.forked = True
-        self.gate.turn = threading.Condition()
+        used = self.gate.inside or self.gate.shut
+        self.gate.open_anew()
         self._release()
-        if self.gate.live or self.gate.shut:
+        if used:
             inherit(self)  # ending its transactions here would end them in the parent too
         else:
             self.env.close()
@@ -259,7 +252,7 @@ class File:
         if locked:
             reserve_lock(self.path)
         env = lmdb.Environment(
-            self.path,
+            os.fsencode(self.path),
             map_size=map_bytes,
             subdir=False,
             readonly=self.readonly,
@@ -300,7 +293,10 @@ class File:
         self.words.release()
         self._map.close()
         if self._guard is not None:
-            os.close(self._guard)
+            if self.forked:
+                os.close(self._guard)  # the lock is the parent's
+            else:
+                unguarded(self._guard)
             self._guard = None
 
 
@@ -331,28 +327,43 @@ os.register_at_fork(after_in_child=_disown_all)
 
 
 def join(path: str, *, readonly: bool, create: bool, verify: bool) -> File:
-    """The file at `path`, made if it may be, with one user more."""
-    with _opening:
-        path = placed(path)
-        if found(path) is None:
-            if readonly or not create:
-                raise StoreMissing(path)
-            _create(path)
-        return _opened(path, readonly=readonly, verify=verify)
+    """The file at `path`, made if it may be, with one user more.
+
+    Who waits for the guard keeps no other thread from opening and closing files.
+    """
+    path = placed(path)
+    patience = Patience()
+    while True:
+        with _opening, suppress(_AtWork):
+            if found(path) is None:
+                if readonly or not create:
+                    raise StoreMissing(path)
+                _create(path)
+            return _opened(path, readonly=readonly, verify=verify)
+        patience.wait(path)
+
+
+class _AtWork(Exception):
+    """Another process is making, replacing or deleting the file: look again."""
 
 
 def _create(path: str) -> None:
     """Make an empty log under another name and move it to `path`, which is never there by halves."""
-    guard = guarded_unless(path, fcntl.LOCK_EX, lambda: found(path) is not None)
+    guard = guarded_now(path, fcntl.LOCK_EX)
     if guard is None:
-        return
+        raise _AtWork
     try:
         if found(path) is not None:
             return
         with drafted(path) as draft:
             reserve_lock(draft)
             env = lmdb.Environment(
-                draft, map_size=_DRAFT_MAP_BYTES, subdir=False, mode=MODE, max_dbs=MAX_DATABASES, lib_version=0
+                os.fsencode(draft),
+                map_size=_DRAFT_MAP_BYTES,
+                subdir=False,
+                mode=MODE,
+                max_dbs=MAX_DATABASES,
+                lib_version=0,
             )
             with closing(env), env.begin(write=True) as txn:
                 meta, _, _ = (env.open_db(name, txn=txn) for name in (b"meta", b"skeletons", b"bodies"))
@@ -360,11 +371,7 @@ def _create(path: str) -> None:
                 txn.put(b"format", _FORMAT.pack(FORMAT), db=meta)
                 txn.put(b"log_id", os.urandom(16), db=meta)
     finally:
-        os.close(guard)
-
-
-class _Replaced(Exception):
-    """Another file took the place of the one that was being opened."""
+        unguarded(guard)
 
 
 def _replaced(path: str, which: tuple[int, int]) -> bool:
@@ -376,27 +383,26 @@ def _replaced(path: str, which: tuple[int, int]) -> bool:
 
 def _opened(path: str, *, readonly: bool, verify: bool) -> File:
     """The file at `path` with one user more, after its meta pages were found sound."""
-    for _ in range(_LOOKS):
-        if found(path) is None:
-            raise StoreMissing(path)
+    try:
         fd = os.open(path, (os.O_RDONLY if readonly else os.O_RDWR) | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            page_bytes = sound_page_bytes(path, fd)
-            if verify:
-                verify_pages(path, fd, page_bytes)
-            which = identity(os.fstat(fd))
-            file = _files.get(which)
-            if file is None:
-                file = _files[which] = File(path, fd, page_bytes, readonly=readonly)
-            elif file.readonly and not readonly:
+    except FileNotFoundError:
+        raise _AtWork from None
+    try:
+        page_bytes = sound_page_bytes(path, fd)
+        if verify:
+            verify_pages(path, fd, page_bytes)
+        which = identity(os.fstat(fd))
+        file = _files.get(which)
+        if file is None:
+            file = _files[which] = File(path, fd, page_bytes, readonly=readonly)
+        else:
+            file.revive()
+            if file.readonly and not readonly:
                 file.make_writable()
-            file.users += 1
-            return file
-        except _Replaced:
-            continue
-        finally:
-            os.close(fd)
-    raise StoreLocked(path, "the file is replaced again and again: see who does that")
+        file.users += 1
+        return file
+    finally:
+        os.close(fd)
 
 
 def _log_id(path: str, env: lmdb.Environment) -> bytes:

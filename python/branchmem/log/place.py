@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Final
@@ -92,30 +92,48 @@ def found(path: str) -> os.stat_result | None:
     return status
 
 
+class Patience:
+    """How long to wait for processes that hold a guard."""
+
+    def __init__(self) -> None:
+        self._end = time.monotonic() + PATIENCE_SECONDS
+
+    def wait(self, path: str) -> None:
+        """Wait for a moment.  Raises: StoreLocked, with the holders, once this has taken too long."""
+        if time.monotonic() > self._end:
+            guard = _guard(path)
+            try:
+                raise locked(path, guard)
+            finally:
+                os.close(guard)
+        time.sleep(0.005)
+
+
 def guarded(path: str, operation: int) -> int:
     """A descriptor that holds the guard file, shared or alone; StoreLocked where others hold it too long."""
-    fd = guarded_unless(path, operation, lambda: False)
-    assert fd is not None
+    patience = Patience()
+    while (fd := guarded_now(path, operation)) is None:
+        patience.wait(path)
     return fd
 
 
-def guarded_unless(path: str, operation: int, needless: Callable[[], bool]) -> int | None:
-    """As `guarded`; None once it is `needless`, as others who hold the guard have done the work."""
-    patience = time.monotonic() + PATIENCE_SECONDS
-    while not needless():
-        fd = _guard(path)
-        try:
-            if _locked(fd, operation):
-                if _is_at(fd, path + "-guard"):
-                    return fd
-            elif time.monotonic() > patience:
-                raise locked(path, fd)
-        except BaseException:
-            os.close(fd)
-            raise
-        os.close(fd)
-        time.sleep(0.005)
+def guarded_now(path: str, operation: int) -> int | None:
+    """As `guarded`, and None at once where others hold the guard or are about to remove it."""
+    fd = _guard(path)
+    try:
+        if _locked(fd, operation) and _is_at(fd, path + "-guard"):
+            return fd
+    except BaseException:
+        unguarded(fd)
+        raise
+    unguarded(fd)
     return None
+
+
+def unguarded(fd: int) -> None:
+    """Let go of a guard, also where a process that was forked meanwhile has inherited the descriptor."""
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    os.close(fd)
 
 
 @contextmanager

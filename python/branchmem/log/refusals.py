@@ -25,6 +25,7 @@ _DAMAGE = (
     lmdb.PageFullError,
 )
 _LEAST_ROOM: Final = 1 << 20
+_NO_DESCRIPTOR: Final = frozenset((errno.EMFILE, errno.ENFILE))
 _NO_ROOM: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
 
@@ -49,6 +50,8 @@ def typed(error: lmdb.Error | OSError, path: str, readonly: bool) -> StoreError:
         if readonly:
             return StoreError(path, f"no permission to read it, or to use its lock file: {why}")
         return StoreReadOnly(path, f"no permission to write here ({why}): open it with readonly=True")
+    if code in _NO_DESCRIPTOR:
+        return StoreError(path, f"{why}: close stores that are not needed, or raise the limit (ulimit -n)")
     if isinstance(error, lmdb.ReadersFullError):
         return StoreLocked(path, f"{MAX_READERS} transactions read it at once: let some of them end")
     if isinstance(error, lmdb.LockError):
@@ -59,11 +62,16 @@ def typed(error: lmdb.Error | OSError, path: str, readonly: bool) -> StoreError:
             "this process has the file open already, outside branchmem or from before a fork that came "
             "in the middle of a transaction: start the process without fork",
         )
+    if "closed/deleted/dropped" in why:
+        return StoreError(path, "an interrupt or an error cut short what moved its map: close it and open it again")
     return StoreError(path, why)
 
 
 def _is_full(path: str) -> bool:
     """Whether a write was cut short for lack of room, which LMDB reports as EIO."""
-    room = os.statvfs(os.path.dirname(path))
+    try:
+        room, size = os.statvfs(os.path.dirname(path)), os.path.getsize(path)
+    except OSError:  # it is a copy that is not there yet, or the disk is gone
+        return False
     limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-    return room.f_bavail * room.f_frsize < _LEAST_ROOM or 0 <= limit < os.stat(path).st_size + _LEAST_ROOM
+    return room.f_bavail * room.f_frsize < _LEAST_ROOM or 0 <= limit < size + _LEAST_ROOM

@@ -17,7 +17,7 @@ from lmdb.verify import verify
 
 from branchmem.errors import StoreMissing
 from branchmem.log.pages import metas
-from branchmem.log.place import found, guarded, placed
+from branchmem.log.place import found, guarded, placed, unguarded
 from branchmem.log.refusals import typed_errors
 from branchmem.log.trees import Node, Trees
 
@@ -101,7 +101,7 @@ def remains_of(path: str | os.PathLike[str]) -> Iterator[Remains]:
             if found(name) is None:
                 raise StoreMissing(name)
             if os.path.exists(name + "-guard"):  # else nobody ever had it open
-                opened.callback(os.close, guarded(name, fcntl.LOCK_EX))
+                opened.callback(unguarded, guarded(name, fcntl.LOCK_EX))
             fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             opened.callback(os.close, fd)
             remains = Remains(name, fd)

@@ -9,7 +9,7 @@ from typing import Final
 
 from branchmem.errors import StoreMissing
 from branchmem.log.copies import discard_draft, sync
-from branchmem.log.place import found, guarded, placed
+from branchmem.log.place import found, guarded, placed, unguarded
 from branchmem.log.refusals import typed_errors
 
 #: In the order in which they go: without the first there is no log, and the last keeps others out meanwhile.
@@ -39,4 +39,4 @@ def remove(path: str | os.PathLike[str]) -> bool:
             sync(os.path.dirname(name))
             return was_there
         finally:
-            os.close(guard)
+            unguarded(guard)

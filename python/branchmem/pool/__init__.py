@@ -192,6 +192,7 @@ class Pool:
         try:
             if asker.first is not None:
                 asker.first.close()
+                asker.first = None  # else the lease would keep what it held in memory
             subfolder = os.path.dirname(path)
             if create:
                 _make(subfolder)

@@ -77,7 +77,7 @@ class Lease:
         if opening is not None:
             try:
                 await asyncio.shield(asyncio.wrap_future(opening))
-            except asyncio.CancelledError:
+            except BaseException:  # cancelled, or the loop is gone; where opening failed nothing is held
                 opening.add_done_callback(lambda done: None if done.exception() else self._pool._leave_soon(asker))
                 raise
         return self._enter(asker)

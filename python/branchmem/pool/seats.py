@@ -37,7 +37,8 @@ class Seat:
 class Asker:
     """Who asked for a store.  `wake` tells him to look, and says whether that reached anybody.
 
-    Once told: `store` is pinned for him; or he `opens` it, after closing `first`; or he is `refused`.
+    Once told: `store` is pinned for him; or he `opens` it, after closing `first`; or he is `refused`, as one
+    who came too late or whom nobody can reach any more.
     """
 
     __slots__ = ("first", "opens", "refused", "seat", "store", "wake")
@@ -100,7 +101,9 @@ class Seats:
             while seat.waiting:
                 other, _ = seat.waiting.popitem(last=False)
                 self._pin(seat, other)
-                seat.pins -= not other.wake()
+                if not other.wake():
+                    seat.pins -= 1
+                    other.store, other.refused = None, True
             self._weigh(seat)
             return True
 
@@ -115,6 +118,10 @@ class Seats:
         """The asker needs his store no more, or does not wait for it any longer; not while he opens it."""
         with self._lock:
             if self.closed:
+                if asker.first is not None:
+                    self._surplus.append(asker.first)
+                return
+            if asker.refused:
                 return
             seat = asker.seat
             if asker.store is not None:
@@ -164,8 +171,9 @@ class Seats:
     def freed(self) -> None:
         """One of the surplus was closed."""
         with self._lock:
-            self.open -= 1
-            self._admit()
+            if not self.closed:
+                self.open -= 1
+                self._admit()
 
     def close(self) -> list[Store]:
         """Refuse everybody from now on, and hand out what is open."""
@@ -254,6 +262,7 @@ class Seats:
             asker.opens, asker.first = True, first
             if asker.wake():
                 return
+            asker.opens, asker.first, asker.refused = False, None, True
         del self._seats[seat.owner]
         if first is None:
             self.open -= 1
