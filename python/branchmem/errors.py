@@ -151,7 +151,7 @@ class StoreDamaged(StoreError):
 
     def explanation(self) -> str:
         where = "" if self.seq is None else f" at seq {self.seq}"
-        return f"{self.path} is damaged{where}: {self.why}; restore a backup, or save what is proven (branchmem salvage)"
+        return f"{self.path} is damaged{where}: {self.why}; restore a backup, or save what is proven: branchmem salvage"
 
 
 class StoreLocked(StoreError):
