@@ -29,7 +29,6 @@ NO_META: Final[Mapping[str, Any]] = MappingProxyType({})
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAIVE_EPOCH = datetime(1970, 1, 1)
-_MICROSECOND = timedelta(microseconds=1)
 _MINUTE = timedelta(minutes=1)
 _pack: Callable[[Any], bytes] = msgpack.Packer(use_bin_type=True).pack
 
@@ -178,8 +177,11 @@ def created(value: object) -> datetime:
 
 def instant(value: datetime) -> tuple[int, int]:
     """UTC microseconds since 1970 and the offset in minutes."""
-    offset = value.utcoffset() or timedelta(0)
-    return (value - _EPOCH) // _MICROSECOND, offset // _MINUTE
+    offset = value.utcoffset()
+    since = value - _EPOCH
+    # As `since // timedelta(microseconds=1)`, in a third of the time: appending spends much of it on encoding.
+    microseconds = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    return microseconds, offset // _MINUTE if offset else 0
 
 
 def from_instant(value: object) -> datetime:
