@@ -3,7 +3,7 @@
 use crate::Map;
 use crate::error::BlockError::{self, Damaged};
 use crate::event::{
-    BLOCK_EVENTS, DERIVED_FROM, HEADER, KEY, KIND, PARENT, Resolve, SOURCES, VERSION, checksum, read_skeleton,
+    BLOCK_EVENTS, Block, DERIVED_FROM, HEADER, KEY, KIND, PARENT, Resolve, SOURCES, VERSION, checksum, read_skeleton,
 };
 use crate::ids::{Ids, Number};
 use crate::msgpack::{Reader, Ref, write_array, write_str, write_uint};
@@ -67,8 +67,9 @@ pub fn encode_blocks(first_seq: u64, skeletons: &[&[u8]], ids: &Ids) -> Result<V
 fn transcode<'a>(skeleton: &'a [u8], numbering: &mut Numbering<'a, '_>, out: &mut Vec<u8>) -> Result<()> {
     let mut check = Reader { bytes: skeleton };
     let mut copying = Copying { out, from: skeleton, numbering };
-    let mut refs = Vec::new();
-    read_skeleton(&mut check, &mut refs, &mut copying)?;
+    let mut block = Block::default();
+    read_skeleton(&mut check, &mut block, &mut copying)?;
+    block.check_lists(|number| copying.numbering.bytes(number))?;
     if !check.bytes.is_empty() {
         return Err(Damaged("bytes are left after a skeleton"));
     }
@@ -111,10 +112,6 @@ impl<'a> Resolve<'a> for Copying<'a, '_, '_> {
                 Ok(number)
             }
         }
-    }
-
-    fn bytes(&self, number: Number) -> &[u8] {
-        self.numbering.bytes(number)
     }
 }
 

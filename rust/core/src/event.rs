@@ -128,13 +128,21 @@ pub struct Block<'a> {
     pub skeletons: Vec<Skeleton<'a>>,
     /// The ids that lists refer to.
     pub refs: Vec<Number>,
+    /// All lists, as ranges of `refs`.
+    lists: Vec<Range<usize>>,
+}
+
+impl Block<'_> {
+    /// Refuse lists that are not sorted by the bytes of their ids, or that repeat one.
+    pub(crate) fn check_lists<'a>(&self, bytes: impl Fn(Number) -> &'a [u8]) -> Result<()> {
+        let is_sorted = |list: &Range<usize>| self.refs[list.clone()].is_sorted_by(|&a, &b| bytes(a) < bytes(b));
+        if self.lists.iter().all(is_sorted) { Ok(()) } else { Err(Damaged("a list is not sorted")) }
+    }
 }
 
 /// Turns references into numbers, in the order of the bytes.
 pub(crate) trait Resolve<'a> {
     fn number(&mut self, reference: Ref<'a>) -> Result<Number>;
-    /// The bytes of an id, which sort as it does.
-    fn bytes(&self, number: Number) -> &[u8];
 }
 
 /// Read a block and number its new ids. O(bytes); memory: a fixed record for each of at most 1,000
@@ -148,11 +156,14 @@ pub fn decode_block<'a>(first_seq: u64, bytes: &'a [u8], ids: &mut Ids) -> Resul
     let mut reader = Reader { bytes: payload };
     let mut mentions = Mentions { ids, new: Vec::with_capacity(count) };
     for _ in 0..count {
-        block.skeletons.push(read_skeleton(&mut reader, &mut block.refs, &mut mentions)?);
+        let skeleton = read_skeleton(&mut reader, &mut block, &mut mentions)?;
+        block.skeletons.push(skeleton);
     }
     if !reader.bytes.is_empty() {
         return Err(Damaged("bytes are left after the last record of a block"));
     }
+    ids.warm(&block.refs);
+    block.check_lists(|number| mentions.bytes(number))?;
     let Mentions { new, .. } = mentions;
     if ids.add_all(&new) { Ok(block) } else { Err(Damaged("an id is mentioned first twice")) }
 }
@@ -194,7 +205,7 @@ pub(crate) fn checksum(first_seq: u64, header: &[u8], payload: &[u8]) -> u32 {
 
 pub(crate) fn read_skeleton<'a>(
     reader: &mut Reader<'a>,
-    refs: &mut Vec<Number>,
+    block: &mut Block<'a>,
     resolve: &mut impl Resolve<'a>,
 ) -> Result<Skeleton<'a>> {
     let items = reader.array()?;
@@ -224,14 +235,14 @@ pub(crate) fn read_skeleton<'a>(
         match tag as u8 {
             PARENT if reader.nil() => out.parent = Parent::Root,
             PARENT => out.parent = Parent::Id(resolve.number(reader.reference()?)?),
-            SOURCES => out.sources = list(reader, refs, resolve, &mut references)?,
-            DERIVED_FROM => out.derived_from = list(reader, refs, resolve, &mut references)?,
+            SOURCES => out.sources = list(reader, block, resolve, &mut references)?,
+            DERIVED_FROM => out.derived_from = list(reader, block, resolve, &mut references)?,
             SUPERSEDES => {
                 out.supersedes_or_adopts = true;
-                list(reader, refs, resolve, &mut references)?;
+                list(reader, block, resolve, &mut references)?;
             }
             MEMORIES | TARGETS => {
-                list(reader, refs, resolve, &mut references)?;
+                list(reader, block, resolve, &mut references)?;
             }
             ADOPTS => {
                 out.supersedes_or_adopts = true;
@@ -271,19 +282,16 @@ fn counted(reader: &mut Reader<'_>, references: &mut usize) -> Result<usize> {
 
 fn list<'a>(
     reader: &mut Reader<'a>,
-    refs: &mut Vec<Number>,
+    block: &mut Block<'a>,
     resolve: &mut impl Resolve<'a>,
     references: &mut usize,
 ) -> Result<Range<usize>> {
-    let start = refs.len();
-    for at in 0..counted(reader, references)? {
-        let number = resolve.number(reader.reference()?)?;
-        if at > 0 && resolve.bytes(refs[refs.len() - 1]) >= resolve.bytes(number) {
-            return Err(Damaged("a list is not sorted"));
-        }
-        refs.push(number);
+    let start = block.refs.len();
+    for _ in 0..counted(reader, references)? {
+        block.refs.push(resolve.number(reader.reference()?)?);
     }
-    Ok(start..refs.len())
+    block.lists.push(start..block.refs.len());
+    Ok(start..block.refs.len())
 }
 
 fn keys(reader: &mut Reader<'_>, references: &mut usize) -> Result<()> {
@@ -318,7 +326,9 @@ impl<'a> Resolve<'a> for Mentions<'a, '_> {
             }
         }
     }
+}
 
+impl Mentions<'_, '_> {
     fn bytes(&self, number: Number) -> &[u8] {
         let at = number.at();
         if at < self.ids.len() { self.ids.bytes(number) } else { self.new[at - self.ids.len()].as_bytes() }
