@@ -92,7 +92,7 @@ unsafe fn resized(block: *mut c_void, size: usize, wanted: usize) -> *mut c_void
 
 // SAFETY: a block is a map or the system's: which of them it is follows from its layout, by which it also
 // goes back.
-#[expect(unsafe_code, reason = "an allocator is unsafe to write; looking an id up gets a quarter faster")]
+#[expect(unsafe_code, reason = "an allocator is unsafe to write; replay takes a third less time")]
 unsafe impl GlobalAlloc for LargePages {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise is passed on; a map is as long as it is asked to be.
