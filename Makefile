@@ -34,7 +34,7 @@ test: $(dev) $(extension)  ## set up, build, and run all tests
 	cargo build --release --package branchmem-bench --quiet
 	$(bin)/python -m pytest
 
-soak: $(dev) $(extension)  ## the figures of a release: kills, damage, millions of events; about an hour
+soak: $(dev) $(extension)  ## the figures of a release: kills, damage, millions of events; an hour or more
 	$(bin)/python -m pytest --soak -m soak
 
 check: $(dev) $(extension)  ## formatting, lints, types, the import table
