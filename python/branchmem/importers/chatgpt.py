@@ -22,11 +22,10 @@ A node without a message holds its place too, without role, text or time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import IO, Any, Final
 
-from branchmem.importers.entries import Entry, by_conversation
-from branchmem.importers.node_map import Chat, Node, conversations, joined, named, nodes, time
+from branchmem.importers.entries import Entry
+from branchmem.importers.node_map import Chat, Export, Node, conversations, joined, nodes, time
 from branchmem.importers.records import Report, Source
 
 TOOL: Final = "chatgpt"
@@ -50,19 +49,12 @@ def looks_like(entry: Any) -> bool:
 
 
 def sources(path: str, file: IO[bytes], found: Iterable[Entry], report: Report) -> Iterator[Source]:
-    """The conversations of an open file, once all its entries have been found.
-
-    What cannot be read is counted in `report.unknown_types`.  Raises: ImportFailed.
-    """
-    name = partial(_name, report=report)
-    spans = by_conversation(path, found, EXPECTED, name, report)
-    return conversations(path, file, spans, TOOL, _chat, report)
+    """The conversations of an open file; see `conversations`."""
+    return conversations(path, file, found, Export(TOOL, EXPECTED, looks_like, _ids, _chat), report)
 
 
-def _name(entry: Any, report: Report) -> str | None:
-    if not looks_like(entry):
-        return None
-    return named((entry.get("conversation_id"), entry.get("id")), lambda: _chat(entry, Report()).nodes, report)
+def _ids(entry: dict[str, Any]) -> Iterable[object]:
+    return entry.get("conversation_id"), entry.get("id")
 
 
 def _chat(entry: dict[str, Any], report: Report) -> Chat:

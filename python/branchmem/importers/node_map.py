@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import IO, Any, Final, NamedTuple
 
-from branchmem.importers.entries import Repeated, Span, read_again
+from branchmem.importers.entries import Entry, Repeated, Span, by_conversation, read_again
 from branchmem.importers.records import Content, Leaf, LeafSource, Record, Report, Source, event_id, repaired
 
 # Stands for a parent that cannot be read, in ids of messages that do not exist.
@@ -52,6 +52,20 @@ class Chat(NamedTuple):
     nodes: Sequence[Node]
     leaf: str | None = None
     leaf_source: LeafSource = "declared"
+
+
+class Export(NamedTuple):
+    """What tells the exports of one tool from those of another.
+
+    `looks_like` says whether an entry has messages, `ids` what may name its
+    conversation, best first, and `chat` reads it.
+    """
+
+    tool: str
+    expected: str
+    looks_like: Callable[[Any], bool]
+    ids: Callable[[dict[str, Any]], Iterable[object]]
+    chat: Callable[[dict[str, Any], Report], Chat]
 
 
 class Conversation(Source):
@@ -111,16 +125,20 @@ class Conversation(Source):
 
 
 def conversations(
-    path: str,
-    file: IO[bytes],
-    spans: dict[str, list[Span]],
-    tool: str,
-    chat: Callable[[Any, Report], Chat],
-    report: Report,
+    path: str, file: IO[bytes], found: Iterable[Entry], export: Export, report: Report
 ) -> Iterator[Source]:
-    """The conversations of an export, by name, each let go of when it is given out."""
-    for name in list(spans):
-        yield Conversation(path, file, spans.pop(name), tool, name, chat, report)
+    """The conversations of an open file, once all its entries have been found; each let go of when it is given out.
+
+    What cannot be read is counted in `report.unknown_types`.  Raises: ImportFailed.
+    """
+
+    def name(entry: Any) -> str | None:
+        if not export.looks_like(entry):
+            return None
+        return _named(export.ids(entry), lambda: export.chat(entry, Report()).nodes, report)
+
+    spans = by_conversation(path, found, export.expected, name, report)
+    return (Conversation(path, file, spans.pop(name), export.tool, name, export.chat, report) for name in list(spans))
 
 
 def nodes(
@@ -158,7 +176,7 @@ def nodes(
     return found
 
 
-def named(given: Iterable[object], nodes: Callable[[], Iterable[Node]], report: Report) -> str:
+def _named(given: Iterable[object], nodes: Callable[[], Iterable[Node]], report: Report) -> str:
     """The name of a conversation: the first id that is given, else `~` and a hash of its top nodes.
 
     The hash is of their key, role and text, by key.

@@ -157,11 +157,7 @@ class Log:
         `work` may run again, after the map has grown: it must be repeatable.  `then` gets what it
         returned once that is durable; where `then` is cut short, `changed` says so.
         """
-        self._check()
-        if self.readonly:
-            raise StoreReadOnly(self.path)
-        if getattr(self._file.here, "reader", None) is not None:
-            raise RuntimeError(f"{self.path}: a write inside other work on the same file would wait for itself")
+        self._check_writable("a write inside other work on the same file would wait for itself")
         with self._file.writing:
             return self._transact(Writer, work, then)
 
@@ -172,11 +168,7 @@ class Log:
         Raises: StoreLocked, with the processes that hold it.
         Cost: reads all records twice, writes them once, and walks the copy in plain Python: about 2 s for 100 MB.
         """
-        self._check()
-        if self.readonly:
-            raise StoreReadOnly(self.path)
-        if getattr(self._file.here, "reader", None) is not None:
-            raise RuntimeError(f"{self.path}: compacted inside work on the same file")
+        self._check_writable("compacted inside work on the same file")
         with typed_errors(self.path, self.readonly):
             return self._file.compact()
 
@@ -268,6 +260,14 @@ class Log:
         if reader.exhausted or self._watch == file.watch(base):
             self._watch = file.watch(txnid if reader.wrote else base)
         return out
+
+    def _check_writable(self, inside: str) -> None:
+        """Refuse where this log may not write, or, saying `inside`, where this thread works on the file already."""
+        self._check()
+        if self.readonly:
+            raise StoreReadOnly(self.path)
+        if getattr(self._file.here, "reader", None) is not None:
+            raise RuntimeError(f"{self.path}: {inside}")
 
     def _check(self) -> None:
         if self._closed or self._file.forked:
