@@ -2,6 +2,7 @@
 
 from branchmem._core import View
 from branchmem.canonical import new_id
+from branchmem.changes import Change, Elsewhere, Erased
 from branchmem.errors import (
     AmbiguousAnchor,
     BadAnchor,
@@ -28,7 +29,7 @@ from branchmem.errors import (
 from branchmem.events import LEGACY, Memory, Message, event_from_dict
 from branchmem.pool import Pool
 from branchmem.store import Engine, Store, delete, open, open_temporary
-from branchmem.verdict import COMPAT, STRICT, Appended, Policy, Reason, Verdict
+from branchmem.verdict import COMPAT, STRICT, Appended, Placed, Policy, Reason, Verdict
 
 __version__ = "0.1.0"
 
@@ -39,7 +40,10 @@ __all__ = [
     "AmbiguousAnchor",
     "Appended",
     "BadAnchor",
+    "Change",
+    "Elsewhere",
     "Engine",
+    "Erased",
     "Error",
     "EventConflict",
     "FormatTooNew",
@@ -49,6 +53,7 @@ __all__ = [
     "Memory",
     "MemoryHidden",
     "Message",
+    "Placed",
     "Policy",
     "Pool",
     "PoolBusy",

@@ -65,7 +65,7 @@ def pack(values: Iterable[Any]) -> bytes:
 
 
 def unpack(data: bytes) -> list[Any]:
-    """The array in `data`; ValueError for anything else.  Extension types are refused."""
+    """The array in `data`; ValueError for anything else.  Extension types and what is nested too deep are refused."""
     try:
         out = msgpack.unpackb(
             data,
@@ -80,7 +80,23 @@ def unpack(data: bytes) -> list[Any]:
         raise ValueError(f"not canonical msgpack: {error}") from None
     if not isinstance(out, list):
         raise ValueError("not a msgpack array")
+    refuse_depth(out)
     return out
+
+
+def refuse_depth(value: object) -> None:
+    """ValueError where `value` is nested deeper than the body with the deepest meta.  O(size)."""
+    level: list[Any] = [[value]]
+    for _ in range(2 + MAX_META_DEPTH):
+        level = [
+            part
+            for holder in level
+            for part in (holder.values() if type(holder) is dict else holder)
+            if type(part) is list or type(part) is dict
+        ]
+        if not level:
+            return
+    raise ValueError(f"nested deeper than {MAX_META_DEPTH}")
 
 
 def _refuse_extension(code: int, data: bytes) -> Any:

@@ -20,8 +20,8 @@ from zlib import crc32
 
 import msgpack
 
-from branchmem.canonical import MAX_ID_BYTES, MAX_REFERENCES, Tag, pack, unpack
-from branchmem.events import Memory, event_from_bytes
+from branchmem.canonical import MAX_ID_BYTES, MAX_REFERENCES, Tag, pack, refuse_depth, unpack
+from branchmem.events import Event, Memory, event_from_bytes
 
 VERSION: Final = 1
 MAX_BLOCK_EVENTS: Final = 1000
@@ -154,6 +154,11 @@ def decode_body(seq: int, record: bytes) -> bytes | None:
     return body
 
 
+def as_it_stays(skeleton: bytes) -> Event:
+    """The event with this canonical skeleton and without content: what stays of one that was erased."""
+    return event_from_bytes(skeleton, _NO_MEMORY_CONTENT if unpack(skeleton)[0] == Memory.code else _NO_CONTENT)
+
+
 def _opened_block(first_seq: int, data: bytes, interned: int | None) -> tuple[int, bytes]:
     if len(data) < _BLOCK.size:
         raise ValueError(f"a block of {len(data)} bytes")
@@ -189,12 +194,14 @@ def _skeletons(first_seq: int, count: int, payload: bytes, interner: Interner) -
     records.feed(payload)
     for seq in range(first_seq, first_seq + count):
         try:
-            record = _each_id(records.unpack(), interner.id)
+            record = records.unpack()
+            refuse_depth(record)
+            record = _each_id(record, interner.id)
             if any("" in value if isinstance(value, list) else value == "" for value in record):
                 yield None
                 continue
             skeleton = pack(record)
-            event_from_bytes(skeleton, _NO_MEMORY_CONTENT if record[0] == Memory.code else _NO_CONTENT)
+            as_it_stays(skeleton)
         except (msgpack.UnpackException, ValueError, TypeError, OverflowError) as error:
             raise ValueError(f"event {seq} of the block: {error}") from None
         yield skeleton

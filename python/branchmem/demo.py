@@ -48,6 +48,7 @@ def play(store: bm.Store) -> Story:
             path,
             append=store.append,
             stored=lambda id: store.log.get(id) if id in store.log else None,
+            erased=store.log.is_erased,
             format="chatgpt",
         )
     store.append(list(derive(store, every=EVERY)))

@@ -412,10 +412,13 @@ def event_from_bytes(skeleton: bytes, body: bytes) -> Event:
         values["created"] = canonical.from_instant(values["created"])
     if "scope" in values:
         values["scope"] = _scope_word(values["scope"])
-    second = _REQUIRED[cls][1]
-    if second not in values or not values.keys() <= _NAMES[cls]:
+    required = _REQUIRED[cls][1:]
+    for name in required:
+        if name not in values:
+            raise InvalidEvent(f"the bytes of {cls.type} {id!r:.80} have no {name}", id)
+    if not values.keys() <= _NAMES[cls]:
         raise InvalidEvent(f"the bytes of {cls.type} {id!r:.80} have fields {sorted(values)}", id)
-    event: Event = cls(id, values.pop(second), **values)
+    event: Event = cls(id, values.pop(required[0]), **values)
     if event.skeleton() != skeleton or event.body() != body:
         raise InvalidEvent(f"the bytes of {cls.type} {id!r:.80} are not canonical", id)
     return event
@@ -444,21 +447,6 @@ _REQUIRED: Final[dict[type[Any], tuple[str, ...]]] = {
     Erasure: ("id", "targets"),
 }
 _NAMES: Final = {cls: frozenset(slot.name for slot in fields(cls)) for cls in TYPES.values()}
-
-
-def refuse_later(event: Event) -> None:
-    """InvalidEvent for what the format knows and this version does not act upon yet.
-
-    Storing what nobody obeys would make a retraction a silent no-op.
-    """
-    if isinstance(event, Message):
-        return
-    if isinstance(event, Memory):
-        for name in ("supersedes", "adopts"):
-            if getattr(event, name):
-                raise InvalidEvent(f"memory {event.id} has {name}, which this version does not support yet", event.id)
-        return
-    raise InvalidEvent(f"{event.type} {event.id}: this version does not support {event.type}s yet", event.id)
 
 
 def skeleton_fields(skeleton: bytes) -> dict[str, Any]:

@@ -120,7 +120,7 @@ class Questions:
     def _memory(self, view: _core.View, id: str, visible: bool) -> Memory:
         raise TypeError("an engine without a file keeps no content: read it where the events are kept")
 
-    def _memories(self, ids: list[str]) -> list[Memory]:
+    def _memories(self, ids: list[str], view: _core.View) -> list[Memory]:
         raise TypeError("an engine without a file keeps no content: read it where the events are kept")
 
 

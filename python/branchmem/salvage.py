@@ -10,24 +10,32 @@ there.  Nothing is guessed.  What is left out is in the report:
 - an event without its body is left out, as its content is not known.  What hangs below a
   message that is left out is detached, and hidden, until somebody appends that message again.
 
-A lost block may have held retractions, so what comes after it might show what was retracted.
-By default the copy ends there: a state in which the log once was.  `beyond_gaps` takes the rest
-as well, and records that stand on pages which belong to no tree any more.
+Erasures come first, wherever they stand in the file: what they take is copied as it stays and
+never with content, whatever an older page still holds.  Content that is gone from the file
+although no erasure that is proven says so is lost like any other.
+
+A lost block may have held retractions and erasures, so what comes after it might show what they
+hid.  By default the copy ends there: a state in which the log once was, but for what was erased
+since.  `beyond_gaps` takes the rest as well, and records that stand on pages which belong to no
+tree any more: what an erasure in a lost block took may come back with them.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from enum import Enum
+from typing import Any, Final, NamedTuple
 
 from branchmem import codec
 from branchmem.errors import FormatTooNew, InvalidEvent, StoreDamaged
-from branchmem.events import Event, Message, event_from_bytes, refuse_later, skeleton_fields
+from branchmem.events import Erasure, Event, event_from_bytes, skeleton_fields
 from branchmem.log import FORMAT, made_anew
 from branchmem.log.remains import Remains, remains_of
+from branchmem.store import Engine
 from branchmem.store import open as open_store
 
 _BATCH: Final = 1000
@@ -41,9 +49,14 @@ class Salvage:
     path: str
     #: The new store, None where the file was only looked at.
     new: str | None
-    #: Events that are proven, and were copied: messages and memories.
+    #: Events that are proven, and were copied, by type.
     messages: int
     memories: int
+    retractions: int
+    restorations: int
+    erasures: int
+    #: Messages and memories among them that were erased.
+    erased: int
     #: Positions whose blocks are lost, each from the first to before the last.
     lost: tuple[tuple[int, int], ...]
     #: Events whose content is lost, each with its position.
@@ -60,7 +73,7 @@ class Salvage:
     @property
     def events(self) -> int:
         """How many events are proven, or were copied."""
-        return self.messages + self.memories
+        return self.messages + self.memories + self.retractions + self.restorations + self.erasures
 
     @property
     def ok(self) -> bool:
@@ -86,8 +99,12 @@ class Salvage:
             "behind the first lost block, left there": self.behind,
         }
         missing = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+        if not missing:
+            missing = "no event is lost" if self.ok else "none is known to be lost"
         proven = f"{self.events:,} events {'copied' if self.new else 'proven'}"
-        return f"{proven} ({self.messages:,} messages, {self.memories:,} memories): {missing or 'no event is lost'}"
+        others = {"retractions": self.retractions, "restorations": self.restorations, "erasures": self.erasures}
+        more = "".join(f", {count:,} {what}" for what, count in others.items() if count)
+        return f"{proven} ({self.messages:,} messages, {self.memories:,} memories{more}): {missing}"
 
 
 def examine(path: str | os.PathLike[str]) -> Salvage:
@@ -106,9 +123,9 @@ def examine(path: str | os.PathLike[str]) -> Salvage:
 def salvage(path: str | os.PathLike[str], new: str | os.PathLike[str], *, beyond_gaps: bool = False) -> Salvage:
     """Copy what is proven of the file at `path` into a new store at `new`, and report what is lost.
 
-    The copy ends before the first lost block unless `beyond_gaps`: then memories may show that a
-    lost block had retracted.  It is a log of its own, with positions and a log id of its own.  The
-    old file is left as it is; the new one is there as a whole or not at all.
+    The copy ends before the first lost block, but for erasures, unless `beyond_gaps`: then memories may
+    show that a lost block had retracted or erased.  It is a log of its own, with positions and a log id of
+    its own.  The old file is left as it is; the new one is there as a whole or not at all.
     Raises: StoreExists where something lies at `new`; StoreLocked where `path` is open anywhere;
     StoreDamaged where nothing is proven; StoreMissing, StoreFull, FormatTooNew.
     Cost: as `examine`, and an append of all events.
@@ -123,7 +140,7 @@ def salvage(path: str | os.PathLike[str], new: str | os.PathLike[str], *, beyond
                     store.append(batch)
                     batch.clear()
             store.append(batch)
-        if not found.messages + found.memories:
+        if not found.copied:
             raise StoreDamaged(remains.path, "no event in it is proven, so that nothing was written", 0)
         return found.report(remains, target)
 
@@ -132,8 +149,8 @@ def salvage(path: str | os.PathLike[str], new: str | os.PathLike[str], *, beyond
 class _Found:
     """The report while it grows."""
 
-    messages: int = 0
-    memories: int = 0
+    copied: Counter[str] = field(default_factory=Counter)
+    erased: int = 0
     behind: int = 0
     loose: int = 0
     lost: list[tuple[int, int]] = field(default_factory=list)
@@ -141,12 +158,23 @@ class _Found:
     unnamed: list[int] = field(default_factory=list)
     damage: list[str] = field(default_factory=list)
 
+    def lose(self, place: _Place) -> None:
+        """Note an event that is not proven."""
+        if place.skeleton is None:
+            self.unnamed.append(place.seq)
+        else:
+            self.bodiless[skeleton_fields(place.skeleton)["id"]] = place.seq
+
     def report(self, remains: Remains, new: str | None) -> Salvage:
         return Salvage(
             path=remains.path,
             new=new,
-            messages=self.messages,
-            memories=self.memories,
+            messages=self.copied["message"],
+            memories=self.copied["memory"],
+            retractions=self.copied["retraction"],
+            restorations=self.copied["restoration"],
+            erasures=self.copied["erasure"],
+            erased=self.erased,
             lost=tuple(self.lost),
             bodiless=self.bodiless,
             unnamed=tuple(self.unnamed),
@@ -156,28 +184,68 @@ class _Found:
         )
 
 
+class _Place(NamedTuple):
+    """A position whose block is proven; no skeleton where it names an id that no block spells out."""
+
+    seq: int
+    skeleton: bytes | None
+    loose: bool
+    #: Whether a block before it is lost, so that it is left there unless it is an erasure.
+    behind: bool
+
+    @property
+    def type(self) -> str:
+        return "" if self.skeleton is None else str(skeleton_fields(self.skeleton)["type"])
+
+
 def _proven(remains: Remains, found: _Found, *, beyond_gaps: bool) -> Iterator[Event]:
-    """The events that are proven, in order; what is not is told to `found`."""
+    """The events that are proven, erasures first, then in order; what is not is told to `found`."""
     if int.from_bytes(remains.meta(b"format"), "little") > FORMAT:
         raise FormatTooNew(remains.path)
+    places = list(_places(remains, found, beyond_gaps=beyond_gaps))
+    erasures = [place for place in places if place.type == Erasure.type]
+    others = [place for place in places if place.type != Erasure.type]
+    taken = [*erasures, *(place for place in others if not place.behind)]
+    bodiless = [place for place in erasures if not isinstance(_body(remains, place.seq, loose=beyond_gaps), bytes)]
+    # what an erasure takes that is not proven itself has no content either, but nothing in the copy says why
+    is_taken = _erased(taken) if erasures else _never
+    is_erased = _erased(place for place in taken if place not in bodiless) if bodiless else is_taken
+    for place in taken:
+        event = _event(remains, found, place, is_taken, is_erased, beyond_gaps=beyond_gaps)
+        if event is not None:
+            found.copied[event.type] += 1
+            found.erased += is_erased(event.id)
+            found.loose += place.loose
+            yield event
+    for place in others:
+        if place.behind:
+            if place.skeleton is None or _body(remains, place.seq, loose=False) is _Without.RECORD:
+                found.lose(place)
+            else:
+                found.behind += 1
+
+
+def _never(id: str) -> bool:
+    return False
+
+
+def _erased(places: Iterable[_Place]) -> Callable[[str], bool]:
+    """Whether a message or a memory among these events is erased, as far as these say."""
+    engine = Engine()
+    engine.add(codec.as_it_stays(place.skeleton) for place in places if place.skeleton is not None)
+    return engine._engine.is_erased
+
+
+def _places(remains: Remains, found: _Found, *, beyond_gaps: bool) -> Iterator[_Place]:
+    """All positions whose blocks are proven, in order."""
     seq = 0
     for first_seq, skeletons, loose in _blocks(remains, found, beyond_gaps=beyond_gaps):
         if first_seq > seq:
             found.lost.append((seq, first_seq))
         seq = first_seq + len(skeletons)
+        behind = bool(found.lost) and not beyond_gaps
         for position, skeleton in enumerate(skeletons, first_seq):
-            event = _event(remains, found, position, skeleton, beyond_gaps=beyond_gaps)
-            if event is None:
-                continue
-            if found.lost and not beyond_gaps:
-                found.behind += 1
-                continue
-            found.loose += loose
-            if isinstance(event, Message):
-                found.messages += 1
-            else:
-                found.memories += 1
-            yield event
+            yield _Place(position, skeleton, loose, behind)
     if remains.end() > seq:
         found.lost.append((seq, remains.end()))
 
@@ -223,27 +291,54 @@ def _loose_blocks(
             yield seq, skeletons
 
 
-def _event(remains: Remains, found: _Found, seq: int, skeleton: bytes | None, *, beyond_gaps: bool) -> Event | None:
-    """The event at `seq`, None where it is not proven, which is told to `found`."""
-    if skeleton is None:
-        found.unnamed.append(seq)
-        return None
-    body = _body(seq, [remains.body(seq)]) or (_body(seq, remains.loose(seq)) if beyond_gaps else None)
-    if body is None:
-        found.bodiless[skeleton_fields(skeleton)["id"]] = seq
-        return None
-    try:
-        event = event_from_bytes(skeleton, body)
-        refuse_later(event)
-    except InvalidEvent as error:
-        raise FormatTooNew(remains.path, f"seq {seq}: {error}") from None
-    return event
+def _event(
+    remains: Remains,
+    found: _Found,
+    place: _Place,
+    is_taken: Callable[[str], bool],
+    is_erased: Callable[[str], bool],
+    *,
+    beyond_gaps: bool,
+) -> Event | None:
+    """The event at a place, as it stays where it is erased; None where it is not proven, which is told to `found`."""
+    if place.skeleton is not None:
+        id = skeleton_fields(place.skeleton)["id"]
+        if is_erased(id):
+            return codec.as_it_stays(place.skeleton)
+        body = _Without.CONTENT if is_taken(id) else _body(remains, place.seq, loose=beyond_gaps)
+        if isinstance(body, bytes):
+            try:
+                return event_from_bytes(place.skeleton, body)
+            except InvalidEvent as error:
+                raise FormatTooNew(remains.path, f"seq {place.seq}: {error}") from None
+    found.lose(place)
+    return None
 
 
-def _body(seq: int, records: Iterable[bytes]) -> bytes | None:
-    """The content in the only record of a body among `records`, None without one."""
+class _Without(Enum):
+    """Why there is no content: its record says that it was erased, or there is no record."""
+
+    CONTENT = 1
+    RECORD = 2
+
+
+def _body(remains: Remains, seq: int, *, loose: bool) -> bytes | _Without:
+    """The content of the event at `seq`, where one record of it is there.
+
+    Loose ones are looked at only where the log has none, since they may hold what was erased later.
+    """
+    bodies = _decoded(seq, [remains.body(seq)])
+    if not bodies and loose:
+        bodies = _decoded(seq, remains.loose(seq))
+    if len(bodies) != 1:
+        return _Without.RECORD
+    body = bodies.pop()
+    return _Without.CONTENT if body is None else body
+
+
+def _decoded(seq: int, records: Iterable[bytes]) -> set[bytes | None]:
     bodies = set()
     for record in records:
         with suppress(ValueError):
             bodies.add(codec.decode_body(seq, record))
-    return bodies.pop() if len(bodies) == 1 else None
+    return bodies

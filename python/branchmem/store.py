@@ -9,39 +9,34 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from branchmem import _core
+from branchmem.appending import Batch, Commit, checked
+from branchmem.changes import Changes
 from branchmem.coalesce import Coalescer
-from branchmem.errors import (
-    Error,
-    EventConflict,
-    FormatTooNew,
-    InvalidEventType,
-    MemoryHidden,
-    StoreBehind,
-    StoreClosed,
-    StoreDamaged,
-    UnknownEvent,
-)
-from branchmem.events import TYPES, Event, Memory, Message, conflict, event_from_bytes, refuse_later, skeleton_fields
+from branchmem.codec import as_it_stays
+from branchmem.errors import Error, FormatTooNew, MemoryHidden, StoreBehind, StoreClosed, StoreDamaged
+from branchmem.eventlog import UNPROVEN, EventLog, body_of, event_of, skeleton_of
+from branchmem.events import Erasure, Event, Memory, conflict, event_from_bytes, skeleton_fields
 from branchmem.log import Compacted, Log, Reader, Writer
 from branchmem.log.removal import remove
 from branchmem.questions import Anchor, Questions
-from branchmem.verdict import STRICT, Appended, Policy, why_hidden
+from branchmem.verdict import STRICT, Appended, Policy, Reason, why_hidden
 
 if TYPE_CHECKING:
     from branchmem.check import Check
 
-_PAGE = 1000
 #: How many blocks are read before they are folded: about a megabyte.
 _BLOCKS = 16
 #: What an open store takes by itself, nearly all of it LMDB's list of changed pages; and an event at most.
 _STORE_BYTES = (2 << 20) + (64 << 10)
 _EVENT_BYTES = 150
+#: What stands for an erased body in the digest.
+_ERASED = b"erased"
 _STORES: weakref.WeakSet[Store] = weakref.WeakSet()
 
 
@@ -60,30 +55,22 @@ class Engine(Questions):
     def add(self, events: Iterable[Event]) -> Appended:
         """Take in a batch: any order, idempotent, all or nothing.
 
-        Raises: EventConflict; InvalidEvent for what this version does not support yet.
+        Raises: EventConflict; InvalidEvent.
         Cost: linear in the batch; nothing that was added before is touched again.
         """
-        batch = _checked(events)
+        batch = checked(events)
         skeletons = [event.skeleton() for event in batch]
         with self._adding:
             new, stored, repeated, clash = self._engine.plan(skeletons)
             if clash is not None:
                 at, before = clash
-                _, known = (0, skeletons[before]) if before is not None else _found(self._engine, batch[at].id)
+                known = skeletons[before] if before is not None else skeleton_of(self._engine, batch[at].id)[1]
                 raise conflict(batch[at].id, skeleton_fields(known), skeleton_fields(skeletons[at]))
             self._engine.fold(self._engine.encode([skeletons[at] for at in new]))
             return Appended(len(new), len(stored) + len(repeated), self._engine.seq)
 
 
-class _Encoded(NamedTuple):
-    """A batch and the canonical bytes of each of its events."""
-
-    events: Sequence[Event]
-    skeletons: list[bytes]
-    bodies: list[bytes]
-
-
-class Store(Questions):
+class Store(Changes):
     """One owner's memory in one file.  A context manager; safe under threads and processes."""
 
     def __init__(self, log: Log, *, auto_refresh: bool = True, on_close: Any = None) -> None:
@@ -122,11 +109,13 @@ class Store(Questions):
     def append(self, events: Iterable[Event]) -> Appended:
         """Write a batch: atomic, durable, any order, idempotent.  Nothing is written where one event is refused.
 
+        What it erases loses its content in the same commit; of an erased id only what stays is compared, and
+        content that comes for it is not written.
         Raises: EventConflict for an id that has other content; InvalidEvent; StoreFull,
         StoreReadOnly and the other errors of a store.
         Cost: one fsync a batch, then linear in the batch.
         """
-        (answer,) = self._append_each([_checked(events)])
+        (answer,) = self._append_each([checked(events)])
         if isinstance(answer, Appended):
             return answer
         try:
@@ -141,68 +130,22 @@ class Store(Questions):
         who is cancelled leaves his batch written whole or not at all.
         """
         self._log.changed()  # refuses in the child of a fork, before any lock
-        return await self._coalescer.append(_checked(events), self._append_each)
+        return await self._coalescer.append(checked(events), self._append_each)
 
-    def _append_each(self, batches: Sequence[Sequence[Event]]) -> list[Appended | Exception]:
+    def _append_each(self, batches: Sequence[Sequence[Event]]) -> list[Appended | Error]:
         """Append batches in one commit; the answer or the refusal of each is as if they came one after the other."""
         self._log.changed()  # refuses in the child of a fork, before any lock
-        given = [_encoded(batch) for batch in batches]
+        given = [Batch.of(batch) for batch in batches]
 
-        def persist(writer: Writer) -> tuple[list[tuple[int, bytes]], list[Appended | Exception]]:
+        def persist(writer: Writer) -> tuple[list[tuple[int, bytes]], list[Appended | Error]]:
             self._take_in(writer)
-            answers: list[Appended | Exception] = []
-            skeletons: list[bytes] = []
-            contents: list[bytes] = []
-            earlier: dict[str, tuple[Event, bytes, bytes]] = {}
-            seq = self._engine.seq
-            for batch in given:
-                try:
-                    new = self._new_of(writer, batch, earlier)
-                except Error as refused:
-                    answers.append(refused.with_traceback(None))
-                    continue
-                events, own_skeletons, own_bodies = batch
-                skeletons += [own_skeletons[at] for at in new]
-                contents += [own_bodies[at] for at in new]
-                answers.append(Appended(len(new), len(events) - len(new), seq + len(skeletons)))
-                if len(given) > 1:
-                    earlier.update((events[at].id, (events[at], own_skeletons[at], own_bodies[at])) for at in new)
-            blocks = self._engine.encode(skeletons)
-            for first_seq, block in blocks:
-                start = first_seq - blocks[0][0]
-                writer.put(first_seq, block, contents[start : start + _PAGE])
-            return blocks, answers
+            commit = Commit(self._engine, writer, alone=len(given) == 1)
+            answers = [commit.take(batch) for batch in given]
+            return commit.write(), answers
 
         with self._folding:
             _, answers = self._log.write(persist, then=lambda written: self._engine.fold(written[0]))
             return answers
-
-    def _new_of(self, reader: Reader, batch: _Encoded, earlier: Mapping[str, tuple[Event, bytes, bytes]]) -> list[int]:
-        """Which events of a batch are neither stored, nor repeated in it, nor `earlier` in the same commit.
-
-        Raises: EventConflict where one of them is there with other content.
-        """
-        events, skeletons, bodies = batch
-        new, stored, repeated, clash = self._engine.plan(skeletons)
-        if clash is not None:
-            at, before = clash
-            raise _differ(events[before] if before is not None else self._event(reader, events[at].id), events[at])
-        for at, seq in stored:
-            if reader.body(seq) != bodies[at]:
-                raise _differ(self._event(reader, events[at].id), events[at])
-        for at, before in repeated:
-            if bodies[before] != bodies[at]:
-                raise _differ(events[before], events[at])
-        if not earlier:
-            return new
-        unknown = []
-        for at in new:
-            known = earlier.get(events[at].id)
-            if known is None:
-                unknown.append(at)
-            elif known[1:] != (skeletons[at], bodies[at]):
-                raise _differ(known[0], events[at])
-        return unknown
 
     def at(
         self, anchor: Anchor, *, policy: Policy = STRICT, min_seq: int | None = None, count: bool = True
@@ -228,24 +171,57 @@ class Store(Questions):
     def log(self) -> EventLog:
         """The unfiltered truth: every event, whatever any view shows."""
         self._fresh()
-        return EventLog(self)
+        return EventLog(self._log, self._fresh)
+
+    def erasures(self) -> list[Erasure]:
+        """All erasures, in order: append them to a backup that was restored, and before an old export is imported.
+
+            restored.append(store.erasures())
+
+        What they name stays erased there, whatever it holds and whatever arrives later.
+        """
+        engine = self._fresh()
+        ids = engine.ids_of(Erasure.type)
+
+        def read(reader: Reader) -> list[Erasure]:
+            events = (event_of(engine, reader, id) for id in ids)
+            return [event for event in events if isinstance(event, Erasure)]
+
+        return self._log.read(read)
 
     def digest(self) -> str:
-        """SHA-256 (hex) over all events sorted by id: the same for the same set of events.  O(log)."""
+        """SHA-256 (hex) over all events sorted by id: the same for the same set of events.  O(log).
+
+        Content that was erased counts as erased.  Where another process has just erased some that this store still
+        knew, the digest is that of the newest state, whether or not the store refreshes by itself.
+        """
+        self._fresh()
+        while (digest := self._log.read(self._digest_at)) is None:
+            self.refresh()
+        return digest
+
+    def _digest_at(self, reader: Reader) -> str | None:
+        """The digest of what the engine knew of a snapshot, None where the snapshot has less of it."""
         import hashlib
 
-        engine = self._fresh()
-        ids = engine.sorted_ids()  # before the snapshot, which holds at least these
-
-        def hashed(reader: Reader) -> str:
-            digest = hashlib.sha256()
-            for id in ids:
-                seq, skeleton = _found(engine, id)
-                digest.update(skeleton)
-                digest.update(reader.body(seq) or b"")
-            return digest.hexdigest()
-
-        return self._log.read(hashed)
+        engine = self._engine
+        seen, there = engine.seq, reader.count()
+        end = min(seen, there)
+        digest = hashlib.sha256()
+        for id in engine.sorted_ids():
+            seq, skeleton = skeleton_of(engine, id)
+            if seq >= end:
+                continue
+            body = reader.body(seq)
+            if body is None:
+                known = engine.is_erased(id)
+                if seen < there and not (known and engine.seq == seen):
+                    return None
+                if not known:
+                    raise StoreDamaged(self.path, UNPROVEN, seq)
+            digest.update(skeleton)
+            digest.update(_ERASED if body is None else body)
+        return digest.hexdigest()
 
     def check(self) -> Check:
         """Read everything and report: checksums, orphans, circles, dangling references.  O(log)."""
@@ -254,8 +230,9 @@ class Store(Questions):
         return check(self)
 
     def compact(self) -> Compacted:
-        """Rewrite the file without what was deleted or became free in it: smaller, with everything in its place.
+        """Rewrite the file without what was erased or became free in it: smaller, with everything in its place.
 
+        Until then the bytes of what was erased stand in free pages, where no reader comes to.
         seq, ordinals and digest stay; who is killed meanwhile leaves the old file or the new one.
         No other process may have the store open; threads of this one read on, and wait with their writes.
         Raises: StoreLocked, whose `holders` are those processes; StoreFull, StoreReadOnly.
@@ -266,7 +243,8 @@ class Store(Questions):
     def backup(self, path: str | os.PathLike[str]) -> str:
         """Copy the store as it is now to a new file, and return its full name; others read and write meanwhile.
 
-        The copy is a store: the same log, with the same digest.  It is there as a whole or not at all.
+        The copy is a store: the same log, with the same digest, without a byte of what was erased.  It is there as
+        a whole or not at all.
         Raises: StoreExists, whatever lies at `path`; StoreFull, StoreOnNetwork and the other errors of a store.
         Cost: as `compact`.
         """
@@ -314,67 +292,31 @@ class Store(Questions):
                 raise FormatTooNew(self.path, f"{why}: upgrade branchmem") from None
             raise StoreDamaged(self.path, why, self._engine.seq) from None
 
-    def _event(self, reader: Reader, id: str) -> Event:
-        """The event with this id, which the engine held before the snapshot was taken."""
-        seq, skeleton = _found(self._engine, id)
-        body = reader.body(seq)
-        if body is None:
-            raise StoreDamaged(self.path, "its content is erased, and no event of the log says so", seq)
-        return event_from_bytes(skeleton, body)
-
     def _memory(self, view: _core.View, id: str, visible: bool) -> Memory:
         if not visible:
             raise MemoryHidden(id, why_hidden(lambda: view._explain(id), view.seq))
-        return self._memories([id])[0]
+        return self._memories([id], view)[0]
 
-    def _memories(self, ids: list[str]) -> list[Memory]:
+    def _memories(self, ids: list[str], view: _core.View) -> list[Memory]:
+        """The memories that a view shows; without their content where its policy lets ERASED through.
+
+        Raises: MemoryHidden for one that was erased after the view was made.
+        """
+        shows_erased = Reason.ERASED in view.policy.admit
+
         def read(reader: Reader) -> list[Memory]:
-            events = (self._event(reader, id) for id in ids)
-            return [event for event in events if isinstance(event, Memory)]
+            found = []
+            for id in ids:
+                seq, skeleton = skeleton_of(self._engine, id)
+                body = body_of(self._engine, reader, id, seq)
+                if body is None and not shows_erased:
+                    raise MemoryHidden(id, "its content was erased after the view was made")
+                event = as_it_stays(skeleton) if body is None else event_from_bytes(skeleton, body)
+                if isinstance(event, Memory):
+                    found.append(event)
+            return found
 
         return self._log.read(read)
-
-
-class EventLog:
-    """Every event of a log, in the order in which it was accepted.  No view filters it."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def get(self, id: str) -> Event:
-        """The event with this id.  Raises: UnknownEvent."""
-        _found(self._store._fresh(), id)
-        return self._store._log.read(lambda reader: self._store._event(reader, id))
-
-    def events(self, start: int = 0, stop: int | None = None, type: str | None = None) -> Iterator[Event]:
-        """The events at positions `start` to `stop`, of one type or of all, in order.  Reads a thousand at a time."""
-        if type not in (None, *TYPES):
-            raise ValueError(f"type must be one of {', '.join(TYPES)}, or None for all, not {type!r:.80}")
-        return self._events(start, stop, type)
-
-    def _events(self, start: int, stop: int | None, type: str | None) -> Iterator[Event]:
-        engine = self._store._fresh()
-        end = engine.seq if stop is None else min(stop, engine.seq)
-        for page in range(max(start, 0), end, _PAGE):
-            ids = engine.event_ids(page, min(page + _PAGE, end))
-            read = partial(self._read, ids)
-            yield from (event for event in self._store._log.read(read) if type in (None, event.type))
-
-    def find(self, text: str) -> Iterator[Event]:
-        """The messages and memories whose text contains `text`, visible or not.  Reads the whole log."""
-        for event in self.events():
-            if isinstance(event, Message | Memory) and text in (event.text or ""):
-                yield event
-
-    def _read(self, ids: list[str], reader: Reader) -> list[Event]:
-        return [self._store._event(reader, id) for id in ids]
-
-    def __contains__(self, id: object) -> bool:
-        engine = self._store._fresh()
-        return isinstance(id, str) and engine.event_seq(id) is not None
-
-    def __len__(self) -> int:
-        return self._store._fresh().seq
 
 
 def open(
@@ -432,32 +374,6 @@ def _remove(folder: str, owner: int) -> None:
 def _forsake() -> None:
     for store in list(_STORES):
         store._engine.forsake(store.path)
-
-
-def _checked(events: Iterable[Event]) -> list[Event]:
-    if isinstance(events, Event):
-        raise InvalidEventType(f"a list of events is needed: write [{events!r:.80}]", events)
-    batch = list(events)
-    for event in batch:
-        if not isinstance(event, Event):
-            raise InvalidEventType(f"{event!r:.80} is no event: make a Message or a Memory of it", event)
-        refuse_later(event)
-    return batch
-
-
-def _encoded(batch: Sequence[Event]) -> _Encoded:
-    return _Encoded(batch, [event.skeleton() for event in batch], [event.body() for event in batch])
-
-
-def _differ(known: Event, given: Event) -> EventConflict:
-    return conflict(given.id, known.to_dict(), given.to_dict())
-
-
-def _found(engine: _core.Engine, id: str) -> tuple[int, bytes]:
-    found = engine.skeleton(id)
-    if found is None:
-        raise UnknownEvent(id)
-    return found
 
 
 # In the child of a fork views must not try a lock that a thread of the parent may hold.

@@ -14,7 +14,8 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
@@ -33,6 +34,8 @@ TAIL: Final = 8
 ROLE_CELLS: Final = 9
 LEAST_TEXT_CELLS: Final = 12
 SHOWN: Final = 10
+LABEL_CELLS: Final = 14
+_NONE: Final[Mapping[str, str | None]] = MappingProxyType({})
 
 # Controls but those that JSON escapes by itself, marks that turn the direction of a text, lone surrogates.
 _ACTED_UPON: Final = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
@@ -50,14 +53,21 @@ def say(*lines: str | Text) -> None:
     show(lines)
 
 
-def show(lines: Iterable[str | Text]) -> None:
-    """Print lines as they are, each as it comes."""
-    console = Console(highlight=False, markup=False, emoji=False)
+def show(lines: Iterable[str | Text], *, out: TextIO | None = None) -> None:
+    """Print lines as they are, each as it comes; to standard output unless told otherwise."""
+    out = out or sys.stdout
+    console = Console(file=out, highlight=False, markup=False, emoji=False)
     for line in lines:
         if console.color_system is None:
-            sys.stdout.write(f"{line}\n")
+            out.write(f"{line}\n")
         else:
             console.print(line, soft_wrap=True)
+
+
+def agreed(question: str) -> bool:
+    """Ask on standard error; whether the answer on standard input is yes."""
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def say_json(**document: Any) -> None:
@@ -137,13 +147,14 @@ def tree_lines(store: bm.Store, top: str, *, width: int, path: Collection[str] =
 
 def _message_line(store: bm.Store, id: str, joint: str, width: int, *, marked: bool) -> Text:
     said = message(store, id)
+    text = said.text or ("(erased)" if store.log.is_erased(id) else "(no text)")
     room = width - cell_len(joint) - 2 - ROLE_CELLS - 2 - 2 - ID_CELLS
     return Text.assemble(
         (joint, "dim"),
         ("● ", "bold green") if marked else ("○ ", "dim"),
         (_cell(plain(said.role or ""), ROLE_CELLS), "bold" if marked else ""),
         "  ",
-        (_cell(plain(said.text or "(no text)"), max(room, LEAST_TEXT_CELLS)), "" if marked and said.text else "dim"),
+        (_cell(plain(text), max(room, LEAST_TEXT_CELLS)), "" if marked and said.text else "dim"),
         "  ",
         (short(id), "cyan"),
     )
@@ -209,7 +220,10 @@ def check_lines(report: Check) -> Iterator[Text]:
     yield from _first("parent not in the log", (f"{short(id)} below {short(up)}" for id, up in report.orphans.items()))
     yield from _first("parents in a circle", (" → ".join(map(short, circle)) for circle in report.circles))
     dangling = (f"{short(id)} from {', '.join(map(short, ids))}" for id, ids in report.dangling.items())
-    yield from _first("memories from what is not in the log", dangling)
+    yield from _first("events that refer to what is not in the log", dangling)
+    yield from _first("retractions and restorations whose place cannot be judged", map(short, report.unplaced))
+    replacing = (" ↔ ".join(map(short, circle)) for circle in report.supersession_circles)
+    yield from _first("memories that replace each other", replacing)
     yield from _first("roots that look like edits of one prompt", map(short, report.prompts))
     unshowable = (f"{short(id)} {', '.join(reasons.names())}" for id, reasons in report.unshowable.items())
     yield from _first("memories that no anchor can show", unshowable)
@@ -226,7 +240,9 @@ def salvage_lines(report: Salvage) -> Iterator[Text]:
     if report.loose:
         yield Text(f"{report.loose:,} of these events stood on pages that belong to no tree any more", "bold red")
     if report.lost and report.new:
-        yield Text("A lost block may have held retractions: what they hid may show in the new store.", "bold red")
+        yield Text(
+            "A lost block may have held retractions and erasures: what they hid may show in the new store.", "bold red"
+        )
 
 
 def _first(title: str, found: Iterable[str]) -> Iterator[Text]:
@@ -240,17 +256,91 @@ def _first(title: str, found: Iterable[str]) -> Iterator[Text]:
         yield Text(f"  and {more:,} more: --json lists them", "dim")
 
 
-def verdict_lines(verdict: bm.Verdict, *, width: int) -> Iterator[Text]:
-    """Visible or hidden, and every reason in words with short ids, wrapped to the width."""
-    console = Console(width=width)
+def verdict_lines(verdict: bm.Verdict, *, width: int, given: Mapping[str, str | None] = _NONE) -> Iterator[Text]:
+    """Visible or hidden, and every reason in words with short ids, wrapped to the width.
+
+    `given` are reasons of retractions, as those who made them gave them: they may repeat what was taken back.
+    """
     mark = ("visible", "bold green") if verdict.visible else ("hidden", "bold red")
     yield Text.assemble("memory ", (short(verdict.id), "cyan"), " is ", mark, " here")
     said = str(verdict)
-    for id in sorted({verdict.id, *verdict.parted.values(), *chain(*verdict.culprits.values())}, key=len, reverse=True):
+    named = chain([verdict.id], verdict.parted.values(), *verdict.culprits.values(), verdict.superseded_upstream)
+    places = (id for placed in verdict.retractions.values() for id in (placed.at, *chain(*placed.lifted)))
+    for id in sorted({*named, *places}, key=len, reverse=True):
         said = said.replace(id, short(id))
     for reason in plain(said).split("; "):
-        for number, line in enumerate(_wrapped(reason, console, width - 4)):
-            yield Text("    " if number else "  - ").append_text(line)
+        yield from _bullet(reason, width)
+    for id, why in given.items():
+        yield from _bullet(f"why {short(id)}: {plain(why)}" if why else f"{short(id)} does not say why", width)
+
+
+def change_lines(receipt: bm.Change | bm.Erased, *, width: int) -> Iterator[Text]:
+    """What a verb wrote or would write, and row by row what that changes; ids and counts, no content."""
+    form = receipt.to_dict()
+    verb = "would write" if form["dry_run"] else "wrote" if form["added"] else "there already:"
+    for event in form["events"]:
+        place = f" at {short(event['at'])}, scope {event['scope']}" if "at" in event else ""
+        yield Text.assemble(f"{verb} {event['type']} ", (short(event["id"]), "cyan"), place)
+    for label, text in _change_rows(receipt):
+        for line in _wrapped(text, Console(width=width), max(width - LABEL_CELLS - 2, LEAST_TEXT_CELLS)):
+            yield Text.assemble("  ", (_cell(label, LABEL_CELLS), "dim"), line)
+            label = ""
+
+
+def _change_rows(receipt: bm.Change | bm.Erased) -> Iterator[tuple[str, str]]:
+    """Label and text of each row; a row that has nothing to say is left out."""
+    if isinstance(receipt, bm.Erased):
+        for label, ids in (
+            ("messages", receipt.messages),
+            ("memories", receipt.memories),
+            ("derived", receipt.derived),
+            ("gone before", receipt.already),
+            ("not here yet", receipt.absent),
+        ):
+            if ids:
+                yield label, _some(map(short, ids))
+        yield "contents", f"{receipt.bodies:,}, {receipt.remains}"
+        keys = f"; keys {_some(map(plain, receipt.keys))}" if receipt.keys else ""
+        yield "still there", f"{len(receipt.ids):,} ids{keys}"
+    if receipt.anchors:
+        first, *others = receipt.anchors
+        yield from _moved_rows(
+            f"at {short(first)}" if not others else f"at {len(receipt.anchors)} anchors",
+            {"hides": map(short, receipt.hidden), "shows": map(short, receipt.shown)},
+        )
+    if isinstance(receipt, bm.Change):
+        for id, by in receipt.born_covered.items():
+            yield "born covered", f"{short(id)}, by {_some(map(short, by))}"
+        if receipt.unplaced:
+            why = "cannot be judged: a retraction then holds everywhere, a restoration nowhere"
+            yield "no place", f"where {_some(map(short, receipt.unplaced))} stands {why}"
+    there = receipt.elsewhere
+    if there is not None:
+        moved = {"hides": there.hidden, "shows": there.shown}
+        yield from _moved_rows(
+            "elsewhere",
+            {verb: (f"{short(id)} at {leaves:,}" for id, leaves in ids.items()) for verb, ids in moved.items()},
+            f" at {there.leaves:,} other leaves",
+        )
+
+
+def _moved_rows(label: str, moved: Mapping[str, Iterable[str]], where: str = "") -> Iterator[tuple[str, str]]:
+    said = [f"{verb} {_some(listed)}" for verb, texts in moved.items() if (listed := list(texts))]
+    for text in said or [f"nothing changes{where}"]:
+        yield label, text
+        label = ""
+
+
+def _some(texts: Iterable[str]) -> str:
+    """The first of some texts, and how many more there are."""
+    listed = list(texts)
+    more = f" and {len(listed) - SHOWN:,} more" if len(listed) > SHOWN else ""
+    return ", ".join(listed[:SHOWN]) + more
+
+
+def _bullet(text: str, width: int) -> Iterator[Text]:
+    for number, line in enumerate(_wrapped(text, Console(width=width), width - 4)):
+        yield Text("    " if number else "  - ").append_text(line)
 
 
 def _cell(text: str, cells: int) -> str:

@@ -6,7 +6,7 @@ the engine share them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntFlag
 from types import MappingProxyType
@@ -85,12 +85,23 @@ COMPAT = Policy(
 )
 
 
+class Placed(NamedTuple):
+    """Where a retraction stands, and the restorations that lift it elsewhere, by id, each as (id, at, scope)."""
+
+    at: str
+    scope: str
+    lifted: tuple[tuple[str, str, str], ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What one view says of one memory, and the ids at fault for each reason.
 
     `culprits` maps each single reason to ids in byte order; `parted` maps each
-    source on a sibling to the message of the path where its branch parts.
+    source on a sibling to the message of the path where its branch parts;
+    `retractions` maps each retraction at fault to its place.
+    `superseded_upstream` are the memories that it derives from, at any remove,
+    and that are superseded here, in byte order: a warning, no reason.
     `seq` is the position of the log that the verdict speaks of.
     """
 
@@ -100,12 +111,18 @@ class Verdict:
     culprits: Mapping[Reason, tuple[str, ...]]
     seq: int
     parted: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    retractions: Mapping[str, Placed] = field(default_factory=lambda: MappingProxyType({}))
+    superseded_upstream: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         said = "; ".join(text for reason in Reason if reason in self.reasons for text in self._texts(reason))
         if not said:
-            return "every source lies on the path of the anchor"
-        return f"let through by the policy: {said}" if self.visible else said
+            said = "every source lies on the path of the anchor"
+        elif self.visible:
+            said = f"let through by the policy: {said}"
+        return "; ".join(
+            [said, *(f"warning: upstream memory {id} is superseded here" for id in self.superseded_upstream)]
+        )
 
     def _texts(self, reason: Reason) -> list[str]:
         ids = self.culprits.get(reason, ())
@@ -113,7 +130,15 @@ class Verdict:
             return ["the view has no anchor"]
         if reason is Reason.SIBLING:
             return [f"source {id} is on a sibling branch that parts from the path at {self.parted[id]}" for id in ids]
+        if reason is Reason.RETRACTED:
+            return [text for id in ids for text in _lifted_elsewhere(id, self.retractions[id])]
         return [_TEXTS[reason].format(id=id) for id in ids]
+
+
+def _lifted_elsewhere(id: str, placed: Placed) -> Iterator[str]:
+    yield f"retraction {id} (scope {placed.scope}, at {placed.at}) is in effect here"
+    for restoration, at, scope in placed.lifted:
+        yield f"restoration {restoration} (scope {scope}, at {at}) lifts it elsewhere"
 
 
 _TEXTS = {
@@ -123,13 +148,12 @@ _TEXTS = {
     Reason.ERASED: "the content of {id} has been erased",
     Reason.NO_SOURCES: "memory {id} has no source",
     Reason.MISSING_UPSTREAM: "upstream memory {id} is not in the log",
-    Reason.UPSTREAM_CYCLE: "memory {id} derives from itself in a circle",
+    Reason.UPSTREAM_CYCLE: "memory {id} derives from or adopts itself in a circle",
     Reason.MISSING_SOURCE: "source {id} is not a message of the log",
     Reason.LEGACY_SOURCE: "source {id} is a legacy message: what stands above it was never recorded",
     Reason.DETACHED_SOURCE: "source {id} is not attached: a message above it is missing, or parents run in a circle",
     Reason.OTHER_TREE: "source {id} lies in a tree that the view has no usable anchor in",
     Reason.FUTURE: "source {id} lies below the anchor",
-    Reason.RETRACTED: "retraction {id} is in effect here",
     Reason.SUPERSEDED: "memory {id} replaces it here",
 }
 
@@ -141,14 +165,27 @@ def verdict_from_parts(
     blamed: Iterable[tuple[int, str]],
     parted: Mapping[str, str],
     seq: int,
+    retractions: Mapping[str, tuple[str, str, Iterable[tuple[str, str, str]]]] = MappingProxyType({}),
+    superseded_upstream: Iterable[str] = (),
 ) -> Verdict:
-    """The verdict of which the engine knows the parts: each reason with one id at fault, in any order."""
+    """The verdict of which someone knows the parts: each reason with one id at fault, in any order.
+
+    `retractions` maps each retraction at fault to its `at`, its scope and its restorations as (id, at, scope).
+    """
     culprits: dict[Reason, set[str]] = {reason: set() for reason in Reason if reason & reasons}
     for reason, culprit in blamed:
         culprits[Reason(reason)].add(culprit)
     by_reason = {reason: tuple(sorted(ids)) for reason, ids in culprits.items()}
+    placed = {id: Placed(at, scope, tuple(sorted(lifted))) for id, (at, scope, lifted) in sorted(retractions.items())}
     return Verdict(
-        id, visible, Reason(reasons), MappingProxyType(by_reason), seq, MappingProxyType(dict(sorted(parted.items())))
+        id,
+        visible,
+        Reason(reasons),
+        MappingProxyType(by_reason),
+        seq,
+        MappingProxyType(dict(sorted(parted.items()))),
+        MappingProxyType(placed),
+        tuple(sorted(superseded_upstream)),
     )
 
 

@@ -18,7 +18,7 @@ import typer
 
 import branchmem as bm
 from branchmem import terminal
-from branchmem.cli import answers, transfer, trials, upkeep
+from branchmem.cli import answers, changes, transfer, trials, upkeep
 from branchmem.terminal import say
 
 app = typer.Typer(
@@ -49,6 +49,11 @@ for command in (
     answers.view,
     answers.explain,
     transfer.derive,
+    changes.retract,
+    changes.restore,
+    changes.correct,
+    changes.supersede,
+    changes.erase,
     upkeep.check,
     upkeep.stats,
     upkeep.backup,

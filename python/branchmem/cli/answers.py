@@ -21,6 +21,7 @@ from branchmem.cli.forms import (
     verdict_form,
     view_form,
 )
+from branchmem.events import Retraction
 from branchmem.terminal import say, say_json, show, width
 
 
@@ -102,12 +103,23 @@ def explain(
     memory: Annotated[str, typer.Argument(metavar="MEMORY")],
     at: Annotated[list[str] | None, typer.Option("--at", metavar="ANCHOR", help="Where to stand; once a tree.")] = None,
     policy: Which = PolicyName.strict,
+    reasons: Annotated[
+        bool, typer.Option("--reasons", help="Print why it was retracted, too: that may repeat what was taken back.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether MEMORY is visible at ANCHOR, and name the messages at fault."""
+    """Say whether MEMORY is visible at ANCHOR, and name what is at fault."""
     with reading(store) as log:
         verdict = log.at(named(log, at or ()), policy=POLICIES[policy]).explain(*named(log, [memory]))
+        given = {id: reason_of(log, id) for id in verdict.retractions} if reasons else None
         if as_json:
-            say_json(**verdict_form(verdict))
+            say_json(**verdict_form(verdict), **({} if given is None else {"retraction_reasons": given}))
         else:
-            show(terminal.verdict_lines(verdict, width=width()))
+            show(terminal.verdict_lines(verdict, width=width(), given=given or {}))
+
+
+def reason_of(store: bm.Store, retraction: str) -> str | None:
+    """What a retraction of the log says of why it was made."""
+    found = store.log.get(retraction)
+    assert isinstance(found, Retraction)
+    return found.reason

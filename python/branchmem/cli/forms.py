@@ -39,19 +39,28 @@ def reading(path: Path) -> Iterator[bm.Store]:
         yield store
 
 
-def named(store: bm.Store, given: Sequence[str]) -> list[str]:
+@contextmanager
+def changing(path: Path, *, dry_run: bool) -> Iterator[bm.Store]:
+    """The store at `path`, to be changed, or where that is only tried, to be read; none is made."""
+    with bm.open(path, create=False, readonly=dry_run) as store:
+        yield store
+
+
+def named(store: bm.Store, given: Sequence[str], *, type: str | None = None) -> list[str]:
     """Ids as given; `…6f880` or `...6f880` stands for the only id that ends so.
 
+    Of messages and memories, or of events of one type; for these it reads the log.
     Raises: BadParameter where several do, or none does.
     """
-    return [id if id in store.log else _ending(store, id) for id in given]
+    return [id if id in store.log else _ending(store, id, type) for id in given]
 
 
-def _ending(store: bm.Store, given: str) -> str:
+def _ending(store: bm.Store, given: str, type: str | None) -> str:
     tail = given.removeprefix("...").removeprefix(terminal.ELLIPSIS)
     if tail in ("", given):
         return given
-    found = [id for id in chain(store.message_ids, store.memory_ids) if id.endswith(tail)]
+    ids = chain(store.message_ids, store.memory_ids) if type is None else (e.id for e in store.log.events(type=type))
+    found = [id for id in ids if id.endswith(tail)]
     if len(found) == 1:
         return found[0]
     among = f"{len(found)} ids end so, {found[0]} and {found[1]} among them" if found else "no id ends so"
@@ -78,9 +87,17 @@ def verdict_form(verdict: bm.Verdict) -> dict[str, Any]:
         "reasons": list(verdict.reasons.names()),
         "culprits": {reason.name: list(ids) for reason, ids in verdict.culprits.items()},
         "parted": dict(verdict.parted),
+        "retractions": {id: placed_form(placed) for id, placed in verdict.retractions.items()},
+        "superseded_upstream": list(verdict.superseded_upstream),
         "text": str(verdict),
         "seq": verdict.seq,
     }
+
+
+def placed_form(placed: bm.Placed) -> dict[str, Any]:
+    """The JSON-ready form of the place of a retraction, and of the restorations that lift it elsewhere."""
+    lifted = [{"id": id, "at": at, "scope": scope} for id, at, scope in placed.lifted]
+    return {"at": placed.at, "scope": placed.scope, "lifted": lifted}
 
 
 def hidden(view: bm.View) -> dict[str, int]:

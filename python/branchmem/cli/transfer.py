@@ -65,6 +65,7 @@ def import_(
                     file,
                     append=lambda events: log().append(events),
                     stored=lambda id: stored(log(), id),
+                    erased=lambda id: log().log.is_erased(id),
                     format=format.value,
                     leaf=leaf.value,
                     progress=advance,

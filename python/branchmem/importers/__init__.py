@@ -1,10 +1,11 @@
 """Files of other tools, and our own, as events: read a file, then hand them on in batches.
 
-An importer opens nothing but its file.  What the log holds already it asks of
-a function, `stored`; what it finds new it gives to another, `append`.  No file is
-held whole: it is read once to check it, so that a file that cannot be read
-writes nothing, and once more as its events are handed on.  A kill between two
-batches leaves a valid prefix, which the next import of the file completes.
+An importer opens nothing but its file.  What the log holds already, and what of it
+was erased, it asks of functions, `stored` and `erased`; what it finds new it gives to
+another, `append`.  No import brings back what was erased.  No file is held whole: it
+is read once to check it, so that a file that cannot be read writes nothing, and once
+more as its events are handed on.  A kill between two batches leaves a valid prefix,
+which the next import of the file completes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from branchmem.importers.entries import Entry, entries_of, unknown_shape
 from branchmem.importers.events_jsonl import dump
 from branchmem.importers.json_lines import first_lines
 from branchmem.importers.linker import link
-from branchmem.importers.records import BadLine, Leaf, LeafChoice, Report, Source, Stored
+from branchmem.importers.records import BadLine, IsErased, Leaf, LeafChoice, Report, Source, Stored
 
 FORMATS: Final = ("chatgpt", "claude-code", "events", "open-webui")
 #: A batch is full with so many events, or with so many characters of text.
@@ -84,17 +85,22 @@ class Reading:
 
 
 def read(
-    path: str | os.PathLike[str], *, stored: Stored, format: str = "auto", leaf: LeafChoice = "declared"
+    path: str | os.PathLike[str],
+    *,
+    stored: Stored,
+    erased: IsErased,
+    format: str = "auto",
+    leaf: LeafChoice = "declared",
 ) -> Reading:
     """Read a file, or a folder of Claude Code sessions, writing nothing.
 
-    `stored` gives the event that bears an id, or None.  `format` is one of
+    `stored` gives the event that bears an id, or None; `erased` says whether its content was erased, so that
+    nothing is made of what the file still says there.  `format` is one of
     FORMATS, or "auto" to look into the file: its keys decide, never its name.
     `leaf="heuristic"` takes the newest message that one can stand on where a
     conversation names none.
 
-    Raises: ImportFailed, of sessions with the first batch; for our own events
-    EventConflict and InvalidEvent.
+    Raises: ImportFailed, of sessions with the first batch; EventConflict for our own events.
     Cost: what is held is one conversation, or 300 bytes a message of Claude Code
     and of our own events; never the file.
     """
@@ -112,16 +118,16 @@ def read(
         events: Iterable[Event]
         total = None
         if format == "claude-code":
-            events = _linked(claude_code.sources(name, report, file), stored, report, leaf)
+            events = _linked(claude_code.sources(name, report, file), stored, erased, report, leaf)
         elif file is None:
             raise ImportFailed(name, "its opening", "a file: only sessions of Claude Code may be a folder")
         elif format == "events":
-            events = new = events_jsonl.read(name, file, stored=stored, report=report)
+            events = new = events_jsonl.read(name, file, stored=stored, erased=erased, report=report)
             total = len(new)
         else:
             tool = chatgpt if format == "chatgpt" else open_webui
             found = entries_of(name, file, tool.EXPECTED) if found is None else found
-            events = _linked(tool.sources(name, file, found, report), stored, report, leaf)
+            events = _linked(tool.sources(name, file, found, report), stored, erased, report, leaf)
         return Reading(format, events, total, report, stack.pop_all())
     raise AssertionError("nothing suppresses an exception here")
 
@@ -131,6 +137,7 @@ def import_file(
     *,
     append: Callable[[Sequence[Event]], object],
     stored: Stored,
+    erased: IsErased,
     format: str = "auto",
     leaf: LeafChoice = "declared",
     progress: Callable[[int, int | None], None] | None = None,
@@ -140,12 +147,12 @@ def import_file(
         def stored(id):
             return store.log.get(id) if id in store.log else None
 
-        report = import_file("conversations.json", append=store.append, stored=stored)
+        report = import_file("conversations.json", append=store.append, stored=stored, erased=store.log.is_erased)
 
     Importing a file again, or a longer export later, appends only what is new.
     """
     done = 0
-    with read(path, stored=stored, format=format, leaf=leaf) as reading:
+    with read(path, stored=stored, erased=erased, format=format, leaf=leaf) as reading:
         for batch in reading.batches():
             append(batch)
             done += len(batch)
@@ -155,9 +162,11 @@ def import_file(
     return reading.report
 
 
-def _linked(sources: Iterable[Source], stored: Stored, report: Report, leaf: LeafChoice) -> Iterator[Event]:
+def _linked(
+    sources: Iterable[Source], stored: Stored, erased: IsErased, report: Report, leaf: LeafChoice
+) -> Iterator[Event]:
     for source in sources:
-        yield from link(source, stored=stored, report=report, leaf=leaf)
+        yield from link(source, stored=stored, erased=erased, report=report, leaf=leaf)
 
 
 @contextmanager

@@ -4,6 +4,10 @@ One `to_dict()` a line, in the order of arrival.  What is written is read back
 the same.  A line that cannot be read is skipped and counted, with the byte at
 which it begins; an event is never rewritten: other content under a known id is
 an EventConflict, before anything has been written.
+
+Of what was erased only what stays is compared.  What a file erases goes to the log
+before all else in it, and what the log has with other content after all else: by then
+it is erased there, or refused.
 """
 
 from __future__ import annotations
@@ -11,13 +15,14 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import IO, Final
 
-from branchmem.errors import ImportFailed, InvalidEvent
-from branchmem.events import TYPES, Event, Message, conflict, event_from_dict, refuse_later
+from branchmem.errors import EventConflict, ImportFailed, InvalidEvent
+from branchmem.events import TYPES, Erasure, Event, Message, conflict, event_from_dict, skeleton_fields
 from branchmem.importers.forest import DIGEST_BYTES, circles, digest, numbers
 from branchmem.importers.json_lines import lines, objects, parsed
-from branchmem.importers.records import NO_LEAF, Report, Stored
+from branchmem.importers.records import NO_LEAF, IsErased, Report, Stored
 
 EXPECTED: Final = 'branchmem events, one a line: {"type": "message", "id": "u1", "parent": null, "text": "…"}'
 
@@ -36,63 +41,104 @@ def looks_like(first: Iterable[bytes]) -> bool:
 
 
 class Events:
-    """The events of an open file that the log lacks, in their order; only where they stand is held."""
+    """The events of an open file that the log lacks: erasures, then all others, each in their order.
+
+    After them those that are known with other content, which the log judges once it has
+    all else.  Only where they stand is held.
+    """
 
     def __init__(self, path: str, file: IO[bytes]) -> None:
         self._path = path
         self._file = file
+        self.erasures = _Places()
+        self.others = _Places()
+        self.doubtful = _Places()
+
+    def __len__(self) -> int:
+        return len(self.erasures) + len(self.others) + len(self.doubtful)
+
+    def __iter__(self) -> Iterator[Event]:
+        for place, form in chain(self.erasures, self.others, self.doubtful):
+            event = _event_at(self._file, place)
+            if event is None or _digest(event) != form:
+                raise ImportFailed(self._path, f"byte {place}", "what stood there when it was read first")
+            yield event
+
+
+class _Places:
+    """Where lines begin, each with the digest of its event."""
+
+    def __init__(self) -> None:
         self._places = array("q")
         self._digests = bytearray()
 
     def __len__(self) -> int:
         return len(self._places)
 
-    def __iter__(self) -> Iterator[Event]:
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
         for i, place in enumerate(self._places):
-            event = _event_at(self._file, place)
-            if event is None or _digest(event) != self._digests[i * DIGEST_BYTES : (i + 1) * DIGEST_BYTES]:
-                raise ImportFailed(self._path, f"byte {place}", "what stood there when it was read first")
-            yield event
+            yield place, bytes(self._digests[i * DIGEST_BYTES : (i + 1) * DIGEST_BYTES])
 
     def add(self, place: int, digest: bytes) -> None:
-        """Add the event whose line begins at a byte."""
         self._places.append(place)
         self._digests += digest
 
 
-def read(path: str, file: IO[bytes], *, stored: Stored, report: Report) -> Events:
+def read(path: str, file: IO[bytes], *, stored: Stored, erased: IsErased, report: Report) -> Events:
     """The events of an open file that the log lacks; every line has been checked, and `report` is filled.
 
     Here nothing is synthetic: every message counts, and those without a parent
     are the conversations.
 
-    Raises: ImportFailed where no line holds an event; EventConflict; InvalidEvent
-    for events that this version does not act upon.
+    Raises: ImportFailed where no line holds an event; EventConflict, but of a file with erasures only
+    where more than content differs: of that the log is the judge.
     Cost: two parsings of the file; while it is checked some 70 bytes an event.
     """
     seen = _Seen()
     new = Events(path, file)
+    refusal: EventConflict | None = None
     for place, line in lines(file):
         event = _event(line, place, report)
         if event is None:
             continue
-        refuse_later(event)
         form = _digest(event)
         earlier = seen.digest(event.id)
         if earlier == form:
             report.duplicates += 1
             continue
-        held = stored(event.id) if earlier is None else _event_at(file, seen.place(event.id))
-        if held is not None and (earlier is not None or held != event):
-            raise conflict(event.id, held.to_dict(), event.to_dict())
-        seen.add(event, place, form)
+        if earlier is None:
+            held = stored(event.id)
+        else:
+            next_line = file.tell()
+            held = _event_at(file, seen.place(event.id))
+            file.seek(next_line)
         if held is None:
-            new.add(place, form)
+            (new.erasures if isinstance(event, Erasure) else new.others).add(place, form)
+        elif held.skeleton() != event.skeleton():
+            raise _conflict(held, event, erased)
+        elif held.body() != event.body():
+            if erased(event.id):
+                report.erased += 1
+            else:
+                refusal = refusal or _conflict(held, event, erased)
+                new.doubtful.add(place, form)
+        if earlier is None:
+            seen.add(event, place, form)
+        else:
+            report.duplicates += 1
     if not seen:
         raise ImportFailed(path, "byte 0", EXPECTED)
-    report.added += len(new)
+    if refusal is not None and not seen.erasures:
+        raise refusal
+    report.added += len(new.erasures) + len(new.others)
     seen.count(stored, report)
     return new
+
+
+def _conflict(held: Event, given: Event, erased: IsErased) -> EventConflict:
+    if erased(given.id):
+        return conflict(given.id, skeleton_fields(held.skeleton()), skeleton_fields(given.skeleton()))
+    return conflict(given.id, held.to_dict(), given.to_dict())
 
 
 class _Numbers:
@@ -145,6 +191,7 @@ class _Seen:
         self._places = array("q")
         self._parents = array("i")
         self._is_message = bytearray()
+        self.erasures = False
         # the ids of parents that have not come yet, and of the messages without one
         self._awaited: dict[int, str] = {}
         self._roots: dict[int, str] = {}
@@ -169,6 +216,7 @@ class _Seen:
         self._places[at] = place
         self._digests[at * DIGEST_BYTES : (at + 1) * DIGEST_BYTES] = digest
         self._awaited.pop(at, None)
+        self.erasures |= isinstance(event, Erasure)
         if isinstance(event, Message):
             self._is_message[at] = 1
             if isinstance(event.parent, str):

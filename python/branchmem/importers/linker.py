@@ -6,8 +6,11 @@ events the log does not have yet.  Its one rule: every record becomes a message,
 nothing is repaired silently, everything is counted.  Where an ancestor is
 uncertain the message stays detached, so that what came from it stays hidden.
 
+What was erased stays so: a record that has the id of an erased message stands for
+it, whatever it says and wherever it hangs, and becomes no version of it.
+
 It opens no store: `stored` answers from an id to the event that bears it, or
-None.  It asks the source once more for the content of what the log lacks, and
+None, `erased` whether that lost its content.  It asks the source once more for the content of what the log lacks, and
 holds none of it.  It never recurses: a chain of a million records is a chain
 like others.
 """
@@ -28,6 +31,7 @@ from branchmem.importers.forest import COPIED, FIRST, LINKED, USABLE, Forest, St
 from branchmem.importers.records import (
     NO_LEAF,
     Content,
+    IsErased,
     Leaf,
     LeafChoice,
     Report,
@@ -39,7 +43,7 @@ from branchmem.importers.records import (
 
 
 def link(
-    source: Source, *, stored: Stored, report: Report, leaf: LeafChoice = "declared"
+    source: Source, *, stored: Stored, erased: IsErased, report: Report, leaf: LeafChoice = "declared"
 ) -> Iterator[Message | Memory]:
     """The events that the log lacks: messages parents first, detached ones last, then memories; `report` is filled.
 
@@ -64,7 +68,7 @@ def link(
     report.cycles += opened
     report.dangling += len(starts.dangling)
 
-    events = _Events(source, forest, stored, report)
+    events = _Events(source, forest, stored, erased, report)
     for conversation, tops in starts.tops.items():
         yield from events.settle_conversation(forest.ids[conversation], tops)
     yield from events.settle([*starts.elsewhere, *starts.dangling, *starts.circled], None)
@@ -83,10 +87,14 @@ def link(
 
 
 class _Held(NamedTuple):
-    """What bears an id: the parent of a message and the digest of its content; no digest where it is no message."""
+    """What bears an id: the parent of a message and the digest of its content; no digest where it is no message.
+
+    What was erased had other content, which nobody knows any more.
+    """
 
     parent: str | Legacy | None
     digest: bytes
+    erased: bool = False
 
 
 class _Events:
@@ -95,10 +103,11 @@ class _Events:
     What they made or met is known here, so that the log may take it in meanwhile, or later.
     """
 
-    def __init__(self, source: Source, forest: Forest, stored: Stored, report: Report) -> None:
+    def __init__(self, source: Source, forest: Forest, stored: Stored, erased: IsErased, report: Report) -> None:
         self._source = source
         self._forest = forest
         self._stored = stored
+        self._erased = erased
         self._report = report
         self.names = [""] * len(forest)
         # by conversation its root, made or not; where its messages only continue others in the log, the root of these
@@ -111,6 +120,8 @@ class _Events:
         self._versions: dict[str, int] = {}
         # the roots and memories made or met, which stand for no record
         self._apart: dict[str, _Held] = {}
+        # the names that stand for what was erased in the log before
+        self._bare: set[str] = set()
 
     def name(self, record_id: str) -> str | None:
         """The id of the event that the last record of this id became; None where there is no such record."""
@@ -130,9 +141,9 @@ class _Events:
     def settle_conversation(self, conversation: str, tops: Sequence[int]) -> Iterator[Message]:
         """Settle all nodes at and below the tops of a conversation, and its root, if anything hangs under it."""
         body = digest(_message("~", None, _ROOT, Report()).body())
-        root, _, event = self._named(conversation, None, body, lambda: _ROOT, first=True, linked=True)
+        root, above, event = self._named(conversation, None, body, lambda: _ROOT, first=True, linked=True)
         self.roots[conversation] = root
-        self._apart[root] = _Held(None, body)
+        self._apart[root] = _Held(above, body, root in self._bare)
         for message in self.settle(tops, root):
             if event is not None and message.parent == root:
                 yield event
@@ -176,6 +187,7 @@ class _Events:
                 copied=bool(flags & COPIED),
             )
             self.names[node] = name
+            self._report.erased += name in self._bare
             if name not in self._apart and self._bearer(name) < 0:
                 self._bear(name, node)
             if event is not None:
@@ -239,6 +251,14 @@ class _Events:
                 event = self._stored(memory.id) if known is None else None
                 if known == form or event == memory:
                     break
+                if memory.id in self._bare or (isinstance(event, Memory) and self._erased(memory.id)):
+                    self._bare.add(memory.id)
+                    version = _version(memory)
+                    if version not in given and self._stored(version) is None:
+                        self._report.erased += 1
+                        break
+                    memory = replace(memory, id=version)
+                    continue
                 if known is None and event is None:
                     self._report.added += 1
                     yield memory
@@ -262,11 +282,19 @@ class _Events:
         """The event that stands for a message whose body has this digest: id, parent, and itself if nobody has it.
 
         An unlinked copy of a message that is there is a duplicate of it, and so
-        is what was copied from one in the log that says the same.
+        is what was copied from one in the log that says the same.  What was erased
+        is stood for by whatever has its id, unless that is a version that the log has.
         """
         name = id
         while True:
             held = self._held(name)
+            if held is not None and held.erased:
+                self._bare.add(name)
+                version = _version(_message(name, parent, content(), Report())) if name == id else name
+                if version == name or self._held(version) is None:
+                    return name, held.parent, None
+                name = version
+                continue
             if held is not None and held.digest == body:
                 if held.parent == parent:
                     return name, parent, None
@@ -291,10 +319,10 @@ class _Events:
             return held
         node = self._bearer(id)
         if node >= 0:
-            return _Held(self._parents[node], self._forest.digest(node))
+            return _Held(self._parents[node], self._forest.digest(node), id in self._bare)
         event = self._stored(id)
         if isinstance(event, Message):
-            return _Held(event.parent, digest(event.body()))
+            return _Held(event.parent, digest(event.body()), self._erased(id))
         return None if event is None else _NO_MESSAGE
 
     def _bearer(self, name: str) -> int:

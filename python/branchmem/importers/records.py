@@ -18,7 +18,9 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 from branchmem.canonical import NO_META
 from branchmem.events import Event, Memory
 
+#: From an id to the event that bears it in the log, or None; whether the log has it without the content that it had.
 Stored = Callable[[str], Event | None]
+IsErased = Callable[[str], bool]
 LeafSource = Literal["declared", "last_line", "heuristic", "none"]
 LeafChoice = Literal["declared", "heuristic"]
 
@@ -140,6 +142,7 @@ class Report:
     dangling       messages whose parent is neither in the file nor in the log
     cycles         circles of parents met
     duplicates     copies that stand for a message counted already, or for a stored one better linked
+    erased         records and events whose content was erased in the log and stays so, whatever they say
     edited         messages whose id is taken by other content: stored, or earlier in the file
     bad_lines      lines that could not be read; `bad` shows the first of them
     unknown_types  entries without messages, nodes not quite readable, content of no known type
@@ -156,6 +159,7 @@ class Report:
     dangling: int = 0
     cycles: int = 0
     duplicates: int = 0
+    erased: int = 0
     edited: int = 0
     bad_lines: int = 0
     unknown_types: int = 0

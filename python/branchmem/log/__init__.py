@@ -6,6 +6,7 @@ the codec and the engine, not here.
 
 place        where a file may lie, and the guard file beside it
 pages        whether a file is sound enough to be mapped
+blanks       the bytes of a file that no record fills
 copies       files that take the place of others, or a place of their own
 gate         who may use the map of a file, and who moves it
 environment  the one LMDB environment that a file has in a process
@@ -47,6 +48,7 @@ class Reader:
     def __init__(self, file: File, txn: lmdb.Transaction[bytes]) -> None:
         self._file = file
         self._txn = txn
+        self.path = file.path
         self.exhausted = False
         self.wrote = False
 
@@ -92,14 +94,27 @@ class Reader:
 class Writer(Reader):
     """A transaction that sees the newest state and keeps other writers out."""
 
-    def put(self, first_seq: int, block: bytes, bodies: Sequence[bytes]) -> None:
-        """Append a block and the canonical bodies of its events.  `first_seq` must lie beyond all before it."""
+    def put(self, first_seq: int, block: bytes, bodies: Sequence[bytes | None]) -> None:
+        """Append a block and the canonical bodies of its events, None for one that was erased before it came.
+
+        `first_seq` must lie beyond all before it.
+        """
         self.wrote = True
         records = [(key(seq), codec.encode_body(seq, body)) for seq, body in enumerate(bodies, first_seq)]
         fits = self._txn.put(key(first_seq), block, append=True, db=self._file.skeletons)
         _, added = self._txn.cursor(self._file.bodies).putmulti(records, append=True)
         if not fits or added != len(records):
             raise ValueError(f"seq {first_seq} does not lie beyond the end of the log")
+
+    def erase(self, seqs: Iterable[int]) -> None:
+        """Remove the bodies at `seqs`, which must be there, for every reader from the commit on.
+
+        Their bytes stand in pages of older states until the file is compacted.  Each seq once: of a large body
+        that is written twice in one transaction LMDB would keep the pages.
+        """
+        for seq in seqs:
+            self.wrote = True
+            self._txn.put(key(seq), codec.encode_body(seq, None), db=self._file.bodies)
 
 
 class Log:

@@ -1,8 +1,9 @@
 """Copies of a log: durable, compared with what they were made from, and never there by halves.
 
-A copy is written to a draft beside its place, without free pages, so that nothing
-that was erased goes along.  It is synced, walked in plain Python, compared record by
-record with the snapshot that it was made from, and only then moved to its place.
+A copy is written to a draft beside its place, without free pages and with zeros where no
+record is, so that nothing that was erased goes along.  It is synced, walked in plain Python,
+compared record by record with the snapshot that it was made from, and only then moved to its
+place.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, Final
 import lmdb
 
 from branchmem.errors import StoreDamaged, StoreExists, StoreFull
+from branchmem.log.blanks import blank
 from branchmem.log.pages import sound_page_bytes, verify_pages
 from branchmem.log.place import MODE, guarded, placed, unguarded
 from branchmem.log.refusals import typed_errors
@@ -104,8 +106,10 @@ def _copy(env: lmdb.Environment, txn: lmdb.Transaction[bytes], draft: str) -> No
     fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, MODE)
     try:
         env.copyfd(fd, compact=True, txn=txn)
+        page_bytes = sound_page_bytes(draft, fd)
+        blank(fd, page_bytes)
         os.fsync(fd)
-        verify_pages(draft, fd, sound_page_bytes(draft, fd))
+        verify_pages(draft, fd, page_bytes)
         size = os.fstat(fd).st_size
     finally:
         os.close(fd)

@@ -32,6 +32,7 @@ _MAX_DEPTH: Final = 32
 _MAX_PAGES: Final = 1 << 48
 _PAGE_HEAD = struct.Struct("=Q2xH")
 _META = struct.Struct("=Q2xH4xIIQQIHH4QQIHH4QQQQ")  # of engine 0.9 on 64 bits, as `_Meta` names it
+META_BYTES: Final = _META.size
 
 
 class _Meta(NamedTuple):

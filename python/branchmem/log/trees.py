@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 _HEAD = struct.Struct("=Q2xHHH")  # page number, flags, end of the pointers, start of the nodes
 _NODE = struct.Struct("=HHHH")  # size or page below: low, middle, flags or high; size of the key
 _DATABASE = struct.Struct("=IHHQQQQQ")  # pad, flags, depth, branch, leaf and overflow pages, entries, root
-_OVERFLOW_HEAD = struct.Struct("=Q2xHI")
+_OVERFLOW_HEAD = struct.Struct("=Q2xHI")  # page number, flags, pages
 
 _BRANCH: Final = 0x01
 _LEAF: Final = 0x02
@@ -68,7 +68,7 @@ class Trees:
         entered = set()
         while waiting:
             number, depth = waiting.pop()
-            page = self._page(number)
+            page = self.page(number)
             if page is None or number in entered or depth > _MAX_DEPTH:
                 self.bad.append(f"page {number} cannot be read as part of a tree")
                 continue
@@ -77,14 +77,14 @@ class Trees:
             if flags == _BRANCH:
                 waiting.extend((child, depth + 1) for child in reversed([*self._below(page, lower)]))
             else:
-                yield from self._leaf(number, page, lower)
+                yield from self.records(number, page)
 
     def loose(self) -> Iterator[Node]:
         """All records of all pages that look like leaves, whether they hang in a tree or not."""
         for number in range(2, self.pages):
-            page = self._page(number)
-            if page is not None and _HEAD.unpack_from(page)[1] == _LEAF:
-                yield from self._leaf(number, page, _HEAD.unpack_from(page)[2])
+            page = self.page(number)
+            if page is not None:
+                yield from self.records(number, page)
 
     def value(self, node: Node) -> bytes | None:
         """The value of a record, None where its pages cannot be read."""
@@ -92,14 +92,14 @@ class Trees:
             held = os.pread(self._fd, node.size, node.at)
             return held if len(held) == node.size else None
         size = _OVERFLOW_HEAD.size + node.size
-        fits = node.first + self._extent(node.size) <= self.pages
+        fits = node.first + self._needed(node.size) <= self.pages
         held = os.pread(self._fd, size, node.first * self._page_bytes) if fits else b""
         if len(held) < size or _OVERFLOW_HEAD.unpack_from(held)[:2] != (node.first, _OVERFLOW):
             return None
         return held[_OVERFLOW_HEAD.size :]
 
-    def _page(self, number: int) -> bytes | None:
-        """A page of a tree; None for what is none, or lies beyond the end."""
+    def page(self, number: int) -> bytes | None:
+        """A page of a tree, branch or leaf; None for what is none, or lies beyond the end."""
         self.end = max(self.end, number + 1)
         if not 2 <= number < self.pages:
             return None
@@ -110,13 +110,43 @@ class Trees:
         sound = stored == number and flags in (_BRANCH, _LEAF) and _HEAD.size <= lower <= upper <= self._page_bytes
         return page if sound and lower % 2 == 0 else None
 
+    def unfilled(self, number: int, page: bytes) -> Iterator[tuple[int, int]]:
+        """From where to where in the file nothing fills a page of a tree, or the pages of its large values.
+
+        What is blank in the page itself is left out.
+        """
+        start = number * self._page_bytes
+        _, flags, lower, upper = _HEAD.unpack_from(page)
+        if page.count(0, lower, upper) < upper - lower:
+            yield start + lower, start + upper
+        for at in self._pointers(page, lower) if flags == _LEAF else ():
+            low, high, flags, key_size = _NODE.unpack_from(page, at)
+            size, end = low | high << 16, at + _NODE.size + key_size
+            if flags & _ELSEWHERE:
+                first = int.from_bytes(page[end : end + 8], "little")
+                value = first * self._page_bytes + _OVERFLOW_HEAD.size
+                yield value + size, (first + self.extent(first)) * self._page_bytes
+                size = 8
+            end += size
+            if end % 2 and end < len(page) and page[end]:  # nodes begin at even bytes
+                yield start + end, start + end + 1
+
+    def extent(self, number: int) -> int:
+        """How many pages the large value takes that begins on a page, as that says; 1 where none begins there."""
+        head = os.pread(self._fd, _OVERFLOW_HEAD.size, number * self._page_bytes)
+        stored, flags, pages = _OVERFLOW_HEAD.unpack(head) if len(head) == _OVERFLOW_HEAD.size else (0, 0, 0)
+        known = (stored, flags) == (number, _OVERFLOW) and 0 < pages <= self.pages - number
+        return pages if known else 1
+
     def _below(self, page: bytes, lower: int) -> Iterator[int]:
         for at in self._pointers(page, lower):
             low, middle, high, _ = _NODE.unpack_from(page, at)
             yield low | middle << 16 | high << 32
 
-    def _leaf(self, number: int, page: bytes, lower: int) -> Iterator[Node]:
-        for at in self._pointers(page, lower):
+    def records(self, number: int, page: bytes) -> Iterator[Node]:
+        """The records of a page that is a leaf; none of a branch."""
+        _, flags, lower, _ = _HEAD.unpack_from(page)
+        for at in self._pointers(page, lower) if flags == _LEAF else ():
             low, high, flags, key_size = _NODE.unpack_from(page, at)
             size, start = low | high << 16, at + _NODE.size + key_size
             key = page[at + _NODE.size : start]
@@ -126,7 +156,7 @@ class Trees:
                 continue
             first = int.from_bytes(page[start : start + 8], "little") if flags & _ELSEWHERE else 0
             if first:
-                self.end = max(self.end, first + self._extent(size))
+                self.end = max(self.end, first + self._needed(size))
             yield Node(key, flags, size, number * self._page_bytes + start, first)
 
     def _pointers(self, page: bytes, lower: int) -> Iterator[int]:
@@ -136,6 +166,6 @@ class Trees:
             else:
                 self.bad.append("a pointer leads out of its page")
 
-    def _extent(self, size: int) -> int:
+    def _needed(self, size: int) -> int:
         """How many pages a value of that size takes."""
         return -(-(_OVERFLOW_HEAD.size + size) // self._page_bytes)

@@ -1,14 +1,17 @@
 """The specification as a program: what a view shows, found by climbing the trees.
 
 A memory is visible at an anchor when every one of its effective sources lies on
-the anchor's path.  The engine must answer exactly as this package does; where
+the anchor's path, no retraction in effect there covers it, no memory that is live
+there replaces it, and its content has not been erased.  The engine must answer exactly as this package does; where
 they differ, this package is right.
 
 Slow on purpose and short on purpose: every answer is worked out from the set of
 events, and what is kept between two questions is thrown away by the next event.
 Nothing recurses, nothing is compiled.  Not for several threads at once.
 
-The rule stands here as a whole.  Beside it: `view` counts and hands out what the
+The rule stands here as a whole.  Beside it: `links` follows what memories refer to,
+`retractions` says which retractions cover what and where they are in effect,
+`erasures` what is erased and what stays of it; `view` counts and hands out what the
 rule lets through, `facts` hands out what was told, which needs no rule.
 """
 
@@ -17,11 +20,15 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from branchmem.errors import AmbiguousAnchor, InvalidEventType, StoreBehind, UnknownEvent
-from branchmem.events import LEGACY, Event, Memory, Message, conflict, refuse_later
+from branchmem.events import LEGACY, Erasure, Event, Memory, Message, conflict
+from branchmem.reference.erasures import as_kept, erased_ids
 from branchmem.reference.facts import ReferenceLog, ReferenceTree
+from branchmem.reference.links import Links
+from branchmem.reference.retractions import Retractions
 from branchmem.reference.view import ReferenceView
 from branchmem.verdict import STRICT, Appended, Policy, Reason
 
@@ -33,61 +40,81 @@ if TYPE_CHECKING:
 
 Anchor = str | Iterable[str] | None
 Faults = dict[Reason, tuple[str, ...]]
+#: For the root of each tree with a usable anchor: that anchor, and the path to it.
+Paths = Mapping[str, tuple[str, frozenset[str]]]
 
 
 class Stand(NamedTuple):
-    """Where a view stands: the anchors it cannot use, for each tree its anchor and path, sources judged so far."""
+    """Where a view stands, and what follows from it in the log as it was at `seq`.
+
+    The anchors it cannot use, its paths, the retractions in effect; and, kept when
+    found: what sources have against it, the faults of memories but SUPERSEDED, and
+    by policy what is superseded, each with the live memories that replace it.
+    """
 
     seq: int
     problems: Faults
-    paths: Mapping[str, tuple[str, frozenset[str]]]
+    paths: Paths
+    in_effect: frozenset[str]
     judged: dict[str, Reason | None]
+    faults: dict[str, Faults]
+    superseded: dict[Policy, Mapping[str, tuple[str, ...]]]
 
 
 class Reference:
     """A log in memory that answers as the rule says: the plain twin of Engine and Store.
 
-    Unlike the engine it keeps bodies, so it compares whole events and has a digest.
+    Unlike the engine it keeps bodies, until they are erased, so it compares whole events and has a digest.
     """
 
     def __init__(self) -> None:
         self._events: dict[str, Event] = {}
         self._messages: dict[str, Message] = {}
         self._memories: dict[str, Memory] = {}
+        self._erased: set[str] = set()
         self._hidden: Counter[Reason] = Counter()
         self._admitted: Counter[int] = Counter()
         self._unlisted = 0
-        self._forget()
+        self._forget(Links(self._memories))
 
-    def _forget(self) -> None:
+    def _forget(self, links: Links) -> None:
+        self._links = links
+        self._retractions = Retractions(self, self._events.values())
         self._places: dict[str, tuple[str, int] | None] = {}
-        self._derivations: dict[str, tuple[list[str], bool]] = {}
         self._lasting: dict[str, tuple[Faults, list[tuple[str, str]]]] = {}
+        self._stands: dict[tuple[str, ...], Stand] = {}
 
     def add(self, events: Iterable[Event]) -> Appended:
         """Take in a batch: all of it or, where one event is refused, nothing.  Repeats are no-ops.
 
-        Raises: EventConflict for an id that has other content already; InvalidEvent
-        for what is no event, or one that this version does not support yet.
+        What is erased, by this batch or before it, is kept and compared without content.
+        Raises: EventConflict for an id that has other content already; InvalidEvent for what is no event.
         """
-        batch: dict[str, Event] = {}
-        duplicates = 0
+        new: dict[str, Event] = {}
+        again: list[Event] = []
         for event in events:
             if not isinstance(event, Event):
                 raise InvalidEventType(f"{event!r:.80} is no event: make a Message or a Memory of it", event)
-            refuse_later(event)
-            known = batch.get(event.id) or self._events.get(event.id)
-            if known is None:
-                batch[event.id] = event
-            elif known == event:
-                duplicates += 1
+            if event.id in new or event.id in self._events:
+                again.append(event)
             else:
-                raise conflict(event.id, known.to_dict(), event.to_dict())
-        self._events |= batch
-        self._messages |= {id: event for id, event in batch.items() if isinstance(event, Message)}
-        self._memories |= {id: event for id, event in batch.items() if isinstance(event, Memory)}
-        self._forget()
-        return Appended(len(batch), duplicates, self.seq)
+                new[event.id] = event
+        links = Links(self._memories | {id: event for id, event in new.items() if isinstance(event, Memory)})
+        erasures = [event for event in (self._events | new).values() if isinstance(event, Erasure)]
+        erased = erased_ids(links, erasures)
+        for event in again:
+            stored = as_kept(new.get(event.id) or self._events[event.id], erased)
+            given = as_kept(event, erased)
+            if stored != given:
+                raise conflict(event.id, stored.to_dict(), given.to_dict())
+        changed = new | {id: self._events[id] for id in erased & self._events.keys()}
+        kept = {id: as_kept(event, erased) for id, event in changed.items()}
+        self._events |= kept
+        self._messages |= {id: event for id, event in kept.items() if isinstance(event, Message)}
+        self._memories |= {id: event for id, event in kept.items() if isinstance(event, Memory)}
+        self._erased = erased & (self._messages.keys() | self._memories.keys())
+        self._forget(links)
+        return Appended(len(new), len(again), self.seq)
 
     append = add
 
@@ -99,7 +126,7 @@ class Reference:
     @property
     def log(self) -> ReferenceLog:
         """The events themselves."""
-        return ReferenceLog(self._events)
+        return ReferenceLog(self, self._events)
 
     @property
     def tree(self) -> ReferenceTree:
@@ -125,9 +152,43 @@ class Reference:
         return _ordinals(self._messages, ids, "message")
 
     def digest(self) -> str:
-        """SHA-256 (hex) over skeleton and body of each event, sorted by id."""
-        parts = (part for id in sorted(self._events) for part in (self._events[id].skeleton(), self._events[id].body()))
-        return hashlib.sha256(b"".join(parts)).hexdigest()
+        """SHA-256 (hex) over skeleton and body of each event, sorted by id; "erased" stands for a body that is."""
+        state = hashlib.sha256()
+        for id, event in sorted(self._events.items()):
+            state.update(event.skeleton() + (b"erased" if id in self._erased else event.body()))
+        return state.hexdigest()
+
+    def is_erased(self, id: str) -> bool:
+        """Whether the content of a message or memory of the log has been erased."""
+        return id in self._erased
+
+    def unplaced(self) -> list[str]:
+        """The retractions and restorations of scope branch or tree whose place cannot be judged, sorted."""
+        return self._retractions.unplaced()
+
+    def supersession_circles(self) -> list[list[str]]:
+        """Memories that replace each other in circles: each circle of two or more, sorted by id."""
+        return self._links.circles_of_replacement()
+
+    def unshowable(self) -> dict[str, Reason]:
+        """The memories that no set of anchors can show in strict, with the reasons that stay."""
+        stay = {}
+        for id in self._memories:
+            lasting, placed = self._lasts(id)
+            reasons = Reason(sum(lasting))
+            if any(
+                one[1] == other[1] and not self._is_one_way(one[0], other[0]) for one, other in combinations(placed, 2)
+            ):
+                reasons |= Reason.SIBLING
+            if any(self._retractions.lasts(one, self._links.sources(id)) for one in self._retractions.covering(id)):
+                reasons |= Reason.RETRACTED
+            if reasons:
+                stay[id] = reasons
+        return stay
+
+    def _is_one_way(self, one: str, other: str) -> bool:
+        """Whether one of two messages lies on the path of the other."""
+        return one in self._climb(other) or other in self._climb(one)
 
     def at(
         self, anchor: Anchor, *, policy: Policy = STRICT, min_seq: int | None = None, count: bool = True
@@ -147,7 +208,7 @@ class Reference:
         pairs = zip(
             _named(memories, self.memory_ids, "memory"), _named(anchors, self.message_ids, "message"), strict=True
         )
-        reasons = [self._reasons(memory, self._stand((anchor,))) for memory, anchor in pairs]
+        reasons = [self._reasons(memory, self._stand((anchor,)), policy) for memory, anchor in pairs]
         shown = [not self._hiding(policy, bits) for bits in reasons]
         self._count_bulk(policy, reasons, left_out=shown.count(False))
         return np.array(shown, bool)
@@ -188,42 +249,24 @@ class Reference:
             self._places[id] = (climbed[-1], len(climbed)) if attached else None
         return self._places[id]
 
-    def _upstream(self, id: str) -> set[str]:
-        """What a memory derives from at any remove, here or not; itself only where it does so."""
-        reached: set[str] = set()
-        waiting = [id]
-        while waiting:
-            memory = self._memories.get(waiting.pop())
-            for upstream in memory.derived_from if memory else ():
-                if upstream not in reached:
-                    reached.add(upstream)
-                    waiting.append(upstream)
-        return reached
-
-    def _derivation(self, id: str) -> tuple[list[str], bool]:
-        """The effective sources of a memory, and whether it derives from itself."""
-        if id not in self._derivations:
-            upstream = self._upstream(id)
-            memories = (self._memories[one] for one in upstream | {id} if one in self._memories)
-            self._derivations[id] = sorted({source for memory in memories for source in memory.sources}), id in upstream
-        return self._derivations[id]
-
     def _lasts(self, id: str) -> tuple[Faults, list[tuple[str, str]]]:
-        """What hides a memory at every anchor (bits 5 to 10), and its other sources, each with its root."""
+        """What hides a memory at every anchor (bits 4 to 10), and its other sources, each with its root."""
         if id in self._lasting:
             return self._lasting[id]
-        upstream = self._upstream(id)
-        here = sorted((upstream | {id}) & self._memories.keys())
+        links = self._links
+        derived_from = (links.derived_from(id) | {id}) & self._memories.keys()
+        upstream = links.upstream(id)
         faults: dict[Reason, list[str]] = {
-            Reason.NO_SOURCES: [one for one in here if not self._derivation(one)[0]],
+            Reason.ERASED: [id] if id in self._erased else [],
+            Reason.NO_SOURCES: sorted(one for one in derived_from if not links.sources(one)),
             Reason.MISSING_UPSTREAM: sorted(upstream - self._memories.keys()),
-            Reason.UPSTREAM_CYCLE: [one for one in here if self._derivation(one)[1]],
+            Reason.UPSTREAM_CYCLE: sorted(one for one in upstream | {id} if one in links.upstream(one)),
             Reason.MISSING_SOURCE: [],
             Reason.LEGACY_SOURCE: [],
             Reason.DETACHED_SOURCE: [],
         }
         placed = []
-        for source in self._derivation(id)[0]:
+        for source in sorted(links.sources(id)):
             place = self._place(source)
             if source not in self._messages:
                 faults[Reason.MISSING_SOURCE].append(source)
@@ -238,9 +281,12 @@ class Reference:
 
     def _depth(self, id: str) -> int:
         """The depth of the deepest attached source of a memory; -1 where it has none."""
-        return max((place[1] for place in map(self._place, self._derivation(id)[0]) if place), default=-1)
+        return max((place[1] for place in map(self._place, self._links.sources(id)) if place), default=-1)
 
     def _stand(self, anchors: tuple[str, ...]) -> Stand:
+        """Where a view at these anchors stands.  Raises: AmbiguousAnchor."""
+        if anchors in self._stands:
+            return self._stands[anchors]
         problems: dict[Reason, list[str]] = {} if anchors else {Reason.NO_ANCHOR: []}
         paths: dict[str, tuple[str, frozenset[str]]] = {}
         for anchor in anchors:
@@ -253,7 +299,13 @@ class Reference:
                 raise AmbiguousAnchor(paths[place[0]][0], anchor, place[0])
             else:
                 paths[place[0]] = anchor, frozenset(self._climb(anchor))
-        return Stand(self.seq, {reason: tuple(sorted(ids)) for reason, ids in problems.items()}, paths, {})
+        stand = self._standing({reason: tuple(sorted(ids)) for reason, ids in problems.items()}, paths)
+        self._stands[anchors] = stand
+        return stand
+
+    def _standing(self, problems: Faults, paths: Paths) -> Stand:
+        """The same in the log as it is now, for anchors that have been found before."""
+        return Stand(self.seq, problems, paths, self._retractions.in_effect(bool(problems), paths), {}, {}, {})
 
     def _parting(self, message: str, path: frozenset[str]) -> str:
         """The deepest message of `path` at or above `message`, which lies in the same tree."""
@@ -272,20 +324,43 @@ class Reference:
             stand.judged[source] = reason
         return stand.judged[source]
 
-    def _faults(self, id: str, stand: Stand) -> Faults:
-        """Every reason that hides a memory where a view stands, with the ids at fault: the rule."""
-        lasting, placed = self._lasts(id) if id in self._memories else ({Reason.UNKNOWN_MEMORY: (id,)}, [])
-        if not stand.paths:
-            return lasting | stand.problems
-        against: dict[Reason, list[str]] = {}
-        for source, root in placed:
-            if reason := self._judge(source, root, stand):
-                against.setdefault(reason, []).append(source)
-        problems = stand.problems if Reason.OTHER_TREE in against else {}
-        return lasting | problems | {reason: tuple(sources) for reason, sources in against.items()}
+    def _unreplaced(self, id: str, stand: Stand) -> Faults:
+        """Every reason but SUPERSEDED that hides a memory where a view stands, with the ids at fault."""
+        if id not in self._memories:
+            return {Reason.UNKNOWN_MEMORY: (id,)} | ({} if stand.paths else stand.problems)
+        if id not in stand.faults:
+            lasting, placed = self._lasts(id)
+            against: dict[Reason, list[str]] = {}
+            for source, root in placed if stand.paths else ():
+                if reason := self._judge(source, root, stand):
+                    against.setdefault(reason, []).append(source)
+            problems = stand.problems if Reason.OTHER_TREE in against or not stand.paths else {}
+            retracted = [one for one in self._retractions.covering(id) if one in stand.in_effect]
+            if retracted:
+                against[Reason.RETRACTED] = retracted
+            stand.faults[id] = lasting | problems | {reason: tuple(ids) for reason, ids in against.items()}
+        return stand.faults[id]
 
-    def _reasons(self, id: str, stand: Stand) -> int:
-        return sum(self._faults(id, stand))
+    def _superseded(self, stand: Stand, policy: Policy) -> Mapping[str, tuple[str, ...]]:
+        """The memories that are superseded where a view stands, each with the live memories that replace it."""
+        if policy not in stand.superseded:
+            replacing = self._links.replacing()
+            live = {
+                new
+                for new in set[str]().union(*replacing.values())
+                if not self._hiding(policy, sum(self._unreplaced(new, stand)))
+            }
+            stand.superseded[policy] = {old: tuple(sorted(new & live)) for old, new in replacing.items() if new & live}
+        return stand.superseded[policy]
+
+    def _faults(self, id: str, stand: Stand, policy: Policy) -> Faults:
+        """Every reason that hides a memory in a view of this policy, with the ids at fault: the rule."""
+        replacing = self._superseded(stand, policy).get(id)
+        faults = self._unreplaced(id, stand)
+        return faults | {Reason.SUPERSEDED: replacing} if replacing else faults
+
+    def _reasons(self, id: str, stand: Stand, policy: Policy) -> int:
+        return sum(self._faults(id, stand, policy))
 
     @staticmethod
     def _hiding(policy: Policy, reasons: int) -> int:

@@ -6,23 +6,33 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from branchmem.errors import UnknownEvent
-from branchmem.events import Event, Legacy, Message
+from branchmem.events import Event, Legacy, Memory, Message
 
 if TYPE_CHECKING:
     from branchmem.reference import Reference
 
 
 class ReferenceLog:
-    """The unfiltered truth: every event, in the order in which it was accepted."""
+    """The unfiltered truth: every event, in the order in which it was accepted; of an erased one what stays."""
 
-    def __init__(self, events: Mapping[str, Event]) -> None:
+    def __init__(self, reference: Reference, events: Mapping[str, Event]) -> None:
+        self._reference = reference
         self._events = events
+
+    def is_erased(self, id: str) -> bool:
+        """Whether the content of a message or memory of the log has been erased."""
+        return self._reference.is_erased(id)
 
     def get(self, id: str) -> Event:
         """The event `id`.  Raises: UnknownEvent."""
         if id not in self._events:
             raise UnknownEvent(id)
         return self._events[id]
+
+    def find(self, text: str) -> Iterator[Event]:
+        """The messages and memories whose text contains `text`, visible or not."""
+        told = (event for event in list(self._events.values()) if isinstance(event, Message | Memory))
+        return (event for event in told if text in (event.text or ""))
 
     def __contains__(self, id: object) -> bool:
         return id in self._events

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Iterable, Iterator
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from branchmem.errors import BadAnchor, MemoryHidden
 from branchmem.events import Memory
-from branchmem.verdict import Policy, Reason, Verdict, why_hidden
+from branchmem.verdict import Placed, Policy, Reason, Verdict, why_hidden
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,9 +35,9 @@ class ReferenceView:
         self.seq = reference.seq
         self._reference = reference
         self._counted = count
-        self._stand = reference._stand(anchors)
+        self._stand = self._found = reference._stand(anchors)
         self._all = list(reference._memories)
-        reasons = {id: reference._reasons(id, self._stand) for id in self._all}
+        reasons = {id: reference._reasons(id, self._stand, policy) for id in self._all}
         self._shown = {id: bits for id, bits in reasons.items() if not reference._hiding(policy, bits)}
         self.problems = Reason(sum(self._stand.problems))
         if self.problems:
@@ -52,9 +53,9 @@ class ReferenceView:
         return iter(self.ids())
 
     def __getitem__(self, id: str) -> Memory:
-        """The memory `id`.  Raises: MemoryHidden, a KeyError, where it is hidden or unknown."""
+        """The memory `id`.  Raises: MemoryHidden, a KeyError, where it is hidden, unknown or erased meanwhile."""
         if self._is_shown(id):
-            return self._reference._memories[id]
+            return self._content(id)
         raise MemoryHidden(id, why_hidden(lambda: self._verdict(id), self.seq))
 
     get = __getitem__
@@ -74,6 +75,7 @@ class ReferenceView:
 
         The depth of a message counts the messages from the root of its tree to it.  Only
         attached sources have one; a memory without any comes first, with depth -1.
+        Raises: MemoryHidden, where one of them was erased meanwhile.
         """
         if limit is not None and limit < 0:
             raise ValueError("limit is a number of memories, 0 or more, or None")
@@ -81,7 +83,12 @@ class ReferenceView:
         asked = [memory for memory in shown if kind in (None, memory.kind) and key in (None, memory.key)]
         found = sorted(asked, key=lambda memory: (self._reference._depth(memory.id), memory.id))[:limit]
         self._count_bulk((self._reasons_now(memory.id) for memory in found), len(self._all) - len(self))
-        return found
+        return [self._content(memory.id) for memory in found]
+
+    def current(self, key: str) -> Memory | list[Memory] | None:
+        """The visible memory with this key; several as a list in path order; None where there is none."""
+        found = self.memories(key=key)
+        return found if len(found) > 1 else found[0] if found else None
 
     def filter(self, ids: Iterable[str]) -> list[str]:
         """Those of `ids` that are visible, in their order."""
@@ -122,31 +129,72 @@ class ReferenceView:
 
         return np.flatnonzero(self.mask()).astype(np.uint32)
 
+    def roaring(self) -> bytes:
+        """The ordinals in the portable format of Roaring bitmaps: up to 4,096 of a container listed, more as bits."""
+        import numpy as np
+
+        highs, lows = np.divmod(self.ordinals(), 1 << 16)
+        listed = {high: lows[highs == high] for high in np.unique(highs).tolist()}
+        head, data = struct.pack("<II", 12346, len(listed)), b""
+        offsets = b""
+        for high, low in listed.items():
+            head += struct.pack("<HH", high, len(low) - 1)
+            offsets += struct.pack("<I", 8 + 8 * len(listed) + len(data))
+            bits = np.zeros(1 << 16, bool)
+            bits[low] = True
+            data += low.astype("<u2").tobytes() if len(low) <= 4096 else np.packbits(bits, bitorder="little").tobytes()
+        return head + offsets + data
+
     def reasons(self) -> NDArray[np.uint16]:
-        """The reasons of every memory that the log has now, (memories,).  Not counted."""
+        """The reasons of every memory that the log has now under the view's policy, (memories,).  Not counted."""
         import numpy as np
 
         stand = self._stand_now()
-        return np.array([self._reference._reasons(id, stand) for id in self._reference._memories], np.uint16)
+        reasons = [self._reference._reasons(id, stand, self.policy) for id in self._reference._memories]
+        return np.array(reasons, np.uint16)
 
     def _stand_now(self) -> Stand:
         """Raises: AmbiguousAnchor, where anchors that could not be used now lie in one tree."""
-        return self._stand if self._stand.seq == self._reference.seq else self._reference._stand(self.anchors)
+        return self._reference._stand(self.anchors)
 
     def _verdict(self, id: str) -> Verdict:
-        stand = self._stand_now()
-        faults = self._reference._faults(id, stand)
+        reference, stand = self._reference, self._stand_now()
+        faults = reference._faults(id, stand, self.policy)
         reasons = Reason(sum(faults))
+        placed = reference._lasts(id)[1] if Reason.SIBLING in faults else ()
         parted = {
-            source: self._reference._parting(source, stand.paths[root][1])
-            for source, root in (self._reference._lasts(id)[1] if Reason.SIBLING in faults else ())
+            source: reference._parting(source, stand.paths[root][1])
+            for source, root in placed
             if source in faults[Reason.SIBLING]
         }
-        visible = not self._reference._hiding(self.policy, reasons)
-        return Verdict(id, visible, reasons, MappingProxyType(faults), stand.seq, MappingProxyType(parted))
+        superseded = reference._links.derived_from(id) & reference._superseded(stand, self.policy).keys() - {id}
+        return Verdict(
+            id,
+            not reference._hiding(self.policy, reasons),
+            reasons,
+            MappingProxyType(faults),
+            stand.seq,
+            MappingProxyType(parted),
+            MappingProxyType({one: self._placed(one) for one in faults.get(Reason.RETRACTED, ())}),
+            tuple(sorted(superseded)),
+        )
+
+    def _placed(self, id: str) -> Placed:
+        retractions = self._reference._retractions
+        lifted = tuple((one.id, one.at, one.scope) for one in retractions.lifting(id))
+        return Placed(retractions[id].at, retractions[id].scope, lifted)
+
+    def _content(self, id: str) -> Memory:
+        """What is shown of a memory.  Raises: MemoryHidden, where it was erased after the view was made."""
+        if self._reference.is_erased(id) and Reason.ERASED not in self.policy.admit:
+            raise MemoryHidden(id, "its content was erased after the view was made")
+        return self._reference._memories[id]
 
     def _reasons_now(self, id: str) -> int:
-        return self._reference._reasons(id, self._stand)
+        """The reasons in the log as it is now, at the anchors as found when the view was made."""
+        if self._found.seq != self._reference.seq:
+            self._found = self._reference._standing(self._stand.problems, self._stand.paths)
+        return self._reference._reasons(id, self._found, self.policy)
 
     def _is_shown(self, id: str) -> bool:
         shown = id in self._shown

@@ -4,16 +4,18 @@
 //! about all of them starts from what hangs on the path, and then looks only at
 //! what a policy may let through beyond it.
 
-use crate::Set;
 use crate::engine::Engine;
 use crate::explain::{self, Explanation};
 use crate::ids::{Mem, Node, Number};
-use crate::provenance::MAX_TREES;
-use crate::reason::{Admitted, LEGACY_SOURCE, OTHER_TREE, PLACED, Reasons, SIBLING, UNKNOWN_MEMORY};
-use crate::shape::Shape;
+use crate::reason::{
+    Admitted, ERASED, LEGACY_SOURCE, OTHER_TREE, PLACED, RETRACTED, Reasons, SIBLING, SUPERSEDED, UNKNOWN_MEMORY,
+};
+use crate::seen::{Seen, is_lasting, reasons, withheld};
+use crate::shape::{MAX_TREES, Shape};
 use crate::spans::covers_each;
 use crate::stand::{Ambiguous, Stand};
 use crate::visible::{Answer, Visible};
+use crate::{Map, Set};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 impl Engine {
@@ -25,19 +27,37 @@ impl Engine {
         Stand::new(anchors, self.ids(), self.forest())
     }
 
-    /// All reasons of a memory; `None` is one that is not in the log. Needs [`Self::is_current`].
+    /// All reasons of a memory but SUPERSEDED; `None` is one that is not in the log. Needs [`Self::is_current`].
     #[must_use]
     pub fn reasons(&self, mem: Option<Mem>, stand: &Stand) -> Reasons {
         match mem {
-            Some(mem) => stand.reasons(mem, self.facts()),
+            Some(mem) => reasons(mem, stand, self.facts()),
             None if stand.is_usable() => UNKNOWN_MEMORY,
             None => UNKNOWN_MEMORY | stand.problems(),
         }
     }
 
-    /// The same as [`Self::reasons`] by way of the tour alone; `None` where that does not decide.
+    /// The reasons of a memory that come before RETRACTED: those of its sources, and ERASED. Needs [`Self::is_current`].
+    #[must_use]
+    pub fn first_reasons(&self, mem: Mem, stand: &Stand) -> Reasons {
+        let erased = if self.changes().erasures.erased().has(mem) { ERASED } else { 0 };
+        stand.reasons_of_sources(mem, self.facts()) | erased
+    }
+
+    /// Whether a memory may be hidden by more than its sources: erased, retracted or replaced.
+    #[inline]
+    #[must_use]
+    pub fn is_changed(&self, mem: Mem) -> bool {
+        let changes = self.changes();
+        !changes.is_empty() && (changes.may_withhold(mem) || changes.supersession.related().has(mem))
+    }
+
+    /// All reasons by way of the tour alone; `None` where that does not decide.
     #[must_use]
     pub fn reasons_by_tour(&self, mem: Mem, stand: &Stand) -> Option<Reasons> {
+        if self.is_changed(mem) {
+            return None;
+        }
         let span = self.index.span(mem);
         let (top, anchor) = stand.only_anchor()?;
         (span.size > 0 && self.tour().knows(anchor)).then(|| self.tour().misplaced(span, anchor, top))
@@ -49,9 +69,30 @@ impl Engine {
         !self.is_toured() && slow > self.forest().len() / 4
     }
 
-    /// All reasons of every memory, by ordinal. O(memories + references of forks). Needs [`Self::is_current`].
+    /// All reasons of every memory under a policy, by ordinal. O(memories + references of forks + what covers and
+    /// replaces them). Needs [`Self::is_current`].
     #[must_use]
-    pub fn all_reasons(&self, stand: &Stand) -> Vec<Reasons> {
+    pub fn all_reasons(&self, stand: &Stand, policy: Reasons) -> Vec<Reasons> {
+        let policy = policy & !UNKNOWN_MEMORY;
+        let mut out = self.reasons_of_sources(stand);
+        if self.changes().is_empty() {
+            return out;
+        }
+        let mut seen = Seen::new(stand, self.facts());
+        for (at, reasons) in out.iter_mut().enumerate() {
+            *reasons |= withheld(Mem(at as u32), &mut seen);
+        }
+        let supersession = &self.changes().supersession;
+        let live = Self::among(&out, policy);
+        let replaced = supersession.replaced(live.visible.among(supersession.replaces()), self.ids(), self.memories());
+        for mem in supersession.related().iter().filter(|&mem| replaced.has(mem)) {
+            out[mem.at()] |= SUPERSEDED;
+        }
+        out
+    }
+
+    /// Those of the flags of every memory and of where its sources lie.
+    fn reasons_of_sources(&self, stand: &Stand) -> Vec<Reasons> {
         let flags = self.memories().all_flags();
         if !stand.is_usable() {
             return flags.iter().map(|flags| flags | stand.problems()).collect();
@@ -101,8 +142,13 @@ impl Engine {
         if stand.anchors().len() > MAX_TREES && !self.memories().wide().is_empty() {
             return None;
         }
-        let visible = Visible::Sparse(self.index.walk(stand, self.facts())?);
-        Some(Answer { visible, admitted: Admitted::default() })
+        let (found, covered) = self.index.walk(stand, self.facts())?;
+        let mut answer = Answer { visible: Visible::Sparse(found), admitted: Admitted::default() };
+        if !self.changes().is_empty() {
+            self.withhold(&mut answer, &covered, stand, 0);
+            self.replace(&mut answer, stand, 0);
+        }
+        Some(answer)
     }
 
     /// What is visible in strict, by a scan of all memories that have their sources in few trees.
@@ -118,29 +164,47 @@ impl Engine {
     #[must_use]
     pub fn answer(&self, stand: &Stand, policy: Reasons) -> Answer {
         let policy = policy & !UNKNOWN_MEMORY;
+        let mut answer = self.live(stand, policy);
+        self.replace(&mut answer, stand, policy);
+        answer
+    }
+
+    /// Which memories would be visible if SUPERSEDED did not exist.
+    pub(crate) fn live(&self, stand: &Stand, policy: Reasons) -> Answer {
         if !stand.is_usable() && stand.problems() & !policy != 0 {
             return Answer { visible: Visible::Sparse(Vec::new()), admitted: Admitted::default() };
         }
         if !stand.is_usable() || policy & PLACED != 0 {
-            return Self::among(&self.all_reasons(stand), policy);
+            let mut reasons = self.reasons_of_sources(stand);
+            if !self.changes().is_empty() {
+                let mut seen = Seen::new(stand, self.facts());
+                let all = reasons.iter_mut().enumerate();
+                all.for_each(|(at, reasons)| *reasons |= withheld(Mem(at as u32), &mut seen));
+            }
+            return Self::among(&reasons, policy);
         }
-        let mut visible = self.index.on_path(stand, self.facts());
-        let mut admitted = Admitted::default();
+        let (visible, covered) = self.index.on_path(stand, self.facts());
+        let mut answer = Answer { visible, admitted: Admitted::default() };
+        if !self.changes().is_empty() {
+            self.withhold(&mut answer, &covered, stand, policy);
+        }
+        let Answer { mut visible, mut admitted } = answer;
         let mut show = |mem: Mem, reasons: Reasons| {
             if reasons & !policy == 0 {
                 admitted.add(reasons);
-                match &mut visible {
-                    Visible::Sparse(ordinals) => ordinals.push(mem.0),
-                    Visible::Dense(words) => words[mem.at() / 64] |= 1 << (mem.0 % 64),
-                }
+                visible.push(mem);
             }
         };
         // No anchors show a fork, and no few anchors what has sources in many trees.
         let wide = if stand.anchors().len() > MAX_TREES { self.misplaced_wide(stand) } else { Vec::new() };
-        let reasons = |mem: Mem| match self.memories().shape(mem) {
+        let mut seen = Seen::new(stand, self.facts());
+        let mut reasons = |mem: Mem| match self.memories().shape(mem) {
             Shape::Fork => SIBLING,
-            Shape::Wide => stand.with_problems(self.memories().flags(mem) | wide.get(mem.at()).unwrap_or(&OTHER_TREE)),
-            _ => self.reasons(Some(mem), stand),
+            Shape::Wide => {
+                let sources = self.memories().flags(mem) | wide.get(mem.at()).unwrap_or(&OTHER_TREE);
+                stand.with_problems(sources) | withheld(mem, &mut seen)
+            }
+            _ => stand.reasons_of_sources(mem, self.facts()) | withheld(mem, &mut seen),
         };
         if !wide.is_empty() {
             let regular = |mem: &&Mem| self.memories().flags(**mem) == 0;
@@ -176,9 +240,17 @@ impl Engine {
         if policy == 0 {
             covers_each(self.index.spans(), mems, self.tour().positions(), nodes, visible);
             if self.index.later() > 0 || !self.is_pointed() {
-                for ((mem, node), visible) in pairs.zip(visible) {
+                for ((mem, node), visible) in pairs.clone().zip(visible.iter_mut()) {
                     if self.index.is_later(mem) || !self.tour().knows(Node(node)) {
                         *visible |= u8::from(self.shows_by_chains(Mem(mem), Node(node)));
+                    }
+                }
+            }
+            if !self.changes().is_empty() {
+                let mut views = Map::default();
+                for ((mem, node), visible) in pairs.zip(visible).filter(|(_, visible)| **visible == 1) {
+                    if self.is_changed(Mem(mem)) {
+                        *visible = u8::from(self.is_left(Mem(mem), Node(node), &mut views));
                     }
                 }
             }
@@ -188,11 +260,16 @@ impl Engine {
             let mem = ((mem as usize) < self.memories().len()).then_some(Mem(mem));
             let node = ((node as usize) < self.forest().len()).then_some(Node(node));
             let stand = Stand::at(node, self.forest());
-            let reasons = match mem.map(|mem| self.memories().shape(mem)) {
+            let mut reasons = match mem.map(|mem| self.memories().shape(mem)) {
                 // One anchor shows neither; which of the reasons it is does not matter.
                 Some(Shape::Fork | Shape::Wide) if stand.is_usable() && policy & PLACED == 0 => SIBLING,
                 _ => self.reasons(mem, &stand),
             };
+            if let Some(mem) = mem.filter(|_| reasons & !policy == 0)
+                && self.is_replaced(mem, &stand, policy)
+            {
+                reasons |= SUPERSEDED;
+            }
             *visible = u8::from(reasons & !policy == 0);
             if *visible == 1 {
                 admitted.add(reasons);
@@ -213,16 +290,39 @@ impl Engine {
             && self.forest().is_ancestor(home, node)
     }
 
-    /// The memories that no set of anchors can show in strict, with the reasons that stay. Needs
-    /// [`Self::is_current`]. What is in more trees than a reduction holds is judged by those it holds.
+    /// The memories that no set of anchors can show in strict as the log is, with the reasons that stay. Needs
+    /// [`Self::is_current`]. O(memories + what wide ones derive from).
     #[must_use]
     pub fn unshowable(&self) -> Vec<(Mem, Reasons)> {
         let stay = |mem: Mem| {
-            let fork = if self.memories().shape(mem) == Shape::Fork { SIBLING } else { 0 };
-            self.memories().flags(mem) | fork
+            let fork = match self.memories().shape(mem) {
+                Shape::Fork => true,
+                Shape::Wide => self.is_fork(mem),
+                Shape::Nowhere | Shape::Home(_) | Shape::Several(_) => false,
+            };
+            let erased = if self.changes().erasures.erased().has(mem) { ERASED } else { 0 };
+            let retracted = if is_lasting(mem, self.facts()) { RETRACTED } else { 0 };
+            self.memories().flags(mem) | if fork { SIBLING } else { 0 } | erased | retracted
         };
         let all = (0..self.memories().len() as u32).map(Mem).map(|mem| (mem, stay(mem)));
         all.filter(|&(_, reasons)| reasons != 0).collect()
+    }
+
+    /// Whether a memory has sources on two branches of a tree, found from all of them.
+    fn is_fork(&self, mem: Mem) -> bool {
+        let reach = std::iter::once(mem).chain(self.facts().all_upstreams(mem));
+        let sources =
+            reach.flat_map(|mem| self.memories().sources(mem)).filter_map(|&source| self.ids().message(source));
+        let mut deepest: Map<Node, Node> = Map::default();
+        for node in sources.filter(|&node| self.forest().is_attached(node) && !self.forest().is_legacy(node)) {
+            let known = deepest.entry(self.forest().top(node)).or_insert(node);
+            if self.forest().is_ancestor(*known, node) {
+                *known = node;
+            } else if !self.forest().is_ancestor(node, *known) {
+                return true;
+            }
+        }
+        false
     }
 
     /// How deep the deepest effective source of a memory lies; -1 where none is attached.
@@ -255,9 +355,18 @@ impl Engine {
         homes.fold(legacy, |deepest, &home| deepest.max(i64::from(self.forest().depth(home))))
     }
 
-    /// All reasons of a memory with the ids at fault. O(all that it derives from).
+    /// All reasons of a memory under a policy, with the ids at fault. O(all that it derives from, all that covers it
+    /// and all that may replace it).
     #[must_use]
-    pub fn explain(&self, mem: Mem, stand: &Stand) -> Explanation {
-        explain::explain(mem, stand, self.facts())
+    pub fn explain(&self, mem: Mem, stand: &Stand, policy: Reasons) -> Explanation {
+        let policy = policy & !UNKNOWN_MEMORY;
+        let mut out = explain::explain(mem, stand, self.facts());
+        for other in self.replacing(mem, stand, policy) {
+            out.blame(SUPERSEDED, self.memories().number(other));
+        }
+        let upstreams = self.facts().all_upstreams(mem).into_iter();
+        let superseded = upstreams.filter(|&up| self.is_replaced(up, stand, policy));
+        out.superseded_upstream = superseded.map(|up| self.memories().number(up)).collect();
+        out
     }
 }

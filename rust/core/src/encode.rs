@@ -3,12 +3,15 @@
 use crate::Map;
 use crate::error::BlockError::{self, Damaged};
 use crate::event::{
-    BLOCK_EVENTS, Block, DERIVED_FROM, HEADER, KEY, KIND, PARENT, Resolve, SOURCES, VERSION, checksum, read_skeleton,
+    ADOPTS, AT, BLOCK_EVENTS, Block, CASCADE, DERIVED_FROM, HEADER, KEY, KEYS, KIND, MEMORIES, PARENT, RETRACTION,
+    Resolve, SCOPE, SOURCES, STANDING, SUPERSEDES, Scope, TARGETS, Type, VERSION, checksum, read_skeleton,
 };
 use crate::ids::{Ids, Number};
 use crate::msgpack::{Reader, Ref, write_array, write_str, write_uint};
 
 type Result<T> = std::result::Result<T, BlockError>;
+
+const SPELLED_OUT: &str = "a skeleton to be written refers to an id by number";
 
 /// The numbers that the new ids of a batch will have, beside those that ids have.
 struct Numbering<'a, 'b> {
@@ -19,7 +22,7 @@ struct Numbering<'a, 'b> {
 
 impl<'a> Numbering<'a, '_> {
     /// The number of an id, and whether it was mentioned before.
-    fn number(&mut self, name: &'a str) -> Result<(Number, bool)> {
+    fn numbered(&mut self, name: &'a str) -> Result<(Number, bool)> {
         let known = self.ids.find(name).or_else(|| self.new.get(name).map(|&number| Number(number)));
         if let Some(number) = known {
             return Ok((number, true));
@@ -63,6 +66,29 @@ pub fn encode_blocks(first_seq: u64, skeletons: &[&[u8]], ids: &Ids) -> Result<V
     Ok(blocks)
 }
 
+/// Read string-form skeletons without appending them: ids that have no number get the next ones for the time being.
+///
+/// # Errors
+/// [`BlockError::Damaged`] where a skeleton is not canonical.
+pub fn read_batch<'a>(skeletons: &[&'a [u8]], ids: &Ids) -> Result<Block<'a>> {
+    let mut numbering = Numbering { ids, new: Map::with_hasher(ids.hasher()), names: Vec::new() };
+    let mut block = Block::default();
+    for bytes in skeletons {
+        let skeleton = read_skeleton(&mut Reader { bytes }, &mut block, &mut numbering)?;
+        block.skeletons.push(skeleton);
+    }
+    Ok(block)
+}
+
+impl<'a> Resolve<'a> for Numbering<'a, '_> {
+    fn number(&mut self, reference: Ref<'a>) -> Result<Number> {
+        match reference {
+            Ref::Name(name) => Ok(self.numbered(name)?.0),
+            Ref::Number(_) => Err(Damaged(SPELLED_OUT)),
+        }
+    }
+}
+
 /// Copy a skeleton, each id replaced by its reference.
 fn transcode<'a>(skeleton: &'a [u8], numbering: &mut Numbering<'a, '_>, out: &mut Vec<u8>) -> Result<()> {
     let mut check = Reader { bytes: skeleton };
@@ -88,7 +114,7 @@ struct Copying<'a, 'b, 'c> {
 impl<'a> Resolve<'a> for Copying<'a, '_, '_> {
     fn number(&mut self, reference: Ref<'a>) -> Result<Number> {
         let Ref::Name(name) = reference else {
-            return Err(Damaged("a skeleton to be written refers to an id by number"));
+            return Err(Damaged(SPELLED_OUT));
         };
         // Where the name begins in what is left to copy: both are parts of one slice.
         let offset = name.as_ptr() as usize - self.from.as_ptr() as usize;
@@ -102,7 +128,7 @@ impl<'a> Resolve<'a> for Copying<'a, '_, '_> {
             };
         self.out.extend_from_slice(&self.from[..head]);
         self.from = &self.from[offset + name.len()..];
-        match self.numbering.number(name)? {
+        match self.numbering.numbered(name)? {
             (number, true) => {
                 write_uint(self.out, number.0);
                 Ok(number)
@@ -115,6 +141,13 @@ impl<'a> Resolve<'a> for Copying<'a, '_, '_> {
     }
 }
 
+/// Whether a string-form skeleton is that of an erasure.
+#[must_use]
+pub fn is_erasure(skeleton: &[u8]) -> bool {
+    let mut reader = Reader { bytes: skeleton };
+    reader.array().is_ok() && reader.uint() == Ok(Type::Erasure as u64)
+}
+
 /// The id of a string-form skeleton.
 ///
 /// # Errors
@@ -125,52 +158,125 @@ pub fn skeleton_id(skeleton: &[u8]) -> Result<&str> {
     reader.uint()?;
     match reader.reference()? {
         Ref::Name(name) => Ok(name),
-        Ref::Number(_) => Err(Damaged("a skeleton to be written refers to an id by number")),
+        Ref::Number(_) => Err(Damaged(SPELLED_OUT)),
     }
+}
+
+/// What a field of a skeleton holds.
+enum Value<'a> {
+    Nil,
+    Name(&'a str),
+    Names(&'a [&'a str]),
+    Code(u8),
+}
+
+/// The canonical string form of a skeleton, fields in ascending order of tags; those at their default are left out.
+fn skeleton(kind: Type, id: &str, fields: &[(u8, Option<Value<'_>>)]) -> Vec<u8> {
+    let given = || fields.iter().filter_map(|(tag, value)| Some((*tag, value.as_ref()?)));
+    let mut out = Vec::with_capacity(64);
+    write_array(&mut out, 2 + 2 * given().count());
+    out.push(kind as u8);
+    write_str(&mut out, id);
+    for (tag, value) in given() {
+        out.push(tag);
+        match value {
+            Value::Nil => out.push(0xc0),
+            Value::Name(name) => write_str(&mut out, name),
+            Value::Names(names) => {
+                write_array(&mut out, names.len());
+                names.iter().for_each(|name| write_str(&mut out, name));
+            }
+            Value::Code(code) => out.push(*code),
+        }
+    }
+    out
+}
+
+fn names<'a>(list: &'a [&'a str]) -> Option<Value<'a>> {
+    (!list.is_empty()).then_some(Value::Names(list))
 }
 
 /// The canonical string form of a message's skeleton; `None` is a legacy parent, `Some(None)` a root.
 #[must_use]
 pub fn message_skeleton(id: &str, parent: Option<Option<&str>>) -> Vec<u8> {
-    let mut out = vec![0x90 + if parent.is_some() { 4 } else { 2 }, 0];
-    write_str(&mut out, id);
-    if let Some(parent) = parent {
-        out.push(PARENT);
-        match parent {
-            Some(parent) => write_str(&mut out, parent),
-            None => out.push(0xc0),
-        }
-    }
-    out
+    skeleton(Type::Message, id, &[(PARENT, parent.map(|parent| parent.map_or(Value::Nil, Value::Name)))])
+}
+
+/// What a memory's skeleton says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MemoryFields<'a> {
+    /// The messages that it was derived from.
+    pub sources: &'a [&'a str],
+    /// The memories that it was derived from.
+    pub derived_from: &'a [&'a str],
+    /// The memories that it replaces.
+    pub supersedes: &'a [&'a str],
+    /// The memory that it takes over.
+    pub adopts: Option<&'a str>,
+    /// Its kind, where it is not `fact`.
+    pub label: Option<&'a str>,
+    /// What it is about.
+    pub key: Option<&'a str>,
 }
 
 /// The canonical string form of a memory's skeleton.
 #[must_use]
-pub fn memory_skeleton(
-    id: &str,
-    sources: &[&str],
-    derived_from: &[&str],
-    label: Option<&str>,
-    key: Option<&str>,
-) -> Vec<u8> {
-    let lists = [(SOURCES, sources), (DERIVED_FROM, derived_from)];
-    let texts = [(KIND, label), (KEY, key)];
-    let fields = lists.iter().filter(|(_, list)| !list.is_empty()).count()
-        + texts.iter().filter(|(_, text)| text.is_some()).count();
-    let mut out = vec![0x90 + 2 + 2 * fields as u8, 1];
-    write_str(&mut out, id);
-    for (tag, list) in lists {
-        if !list.is_empty() {
-            out.push(tag);
-            write_array(&mut out, list.len());
-            list.iter().for_each(|name| write_str(&mut out, name));
-        }
-    }
-    for (tag, text) in texts {
-        if let Some(text) = text {
-            out.push(tag);
-            write_str(&mut out, text);
-        }
-    }
-    out
+pub fn memory_skeleton(id: &str, fields: &MemoryFields<'_>) -> Vec<u8> {
+    let fields = [
+        (SOURCES, names(fields.sources)),
+        (DERIVED_FROM, names(fields.derived_from)),
+        (SUPERSEDES, names(fields.supersedes)),
+        (ADOPTS, fields.adopts.map(Value::Name)),
+        (KIND, fields.label.map(Value::Name)),
+        (KEY, fields.key.map(Value::Name)),
+    ];
+    skeleton(Type::Memory, id, &fields)
+}
+
+/// What a retraction's skeleton says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RetractionFields<'a> {
+    /// The message at which it stands.
+    pub at: &'a str,
+    /// Where it is in effect.
+    pub scope: Scope,
+    /// The memories, messages and keys that it names.
+    pub memories: &'a [&'a str],
+    /// See `memories`.
+    pub sources: &'a [&'a str],
+    /// See `memories`.
+    pub keys: &'a [&'a str],
+    /// Whether it covers what is stated afresh.
+    pub standing: bool,
+}
+
+/// The canonical string form of a retraction's skeleton.
+#[must_use]
+pub fn retraction_skeleton(id: &str, fields: &RetractionFields<'_>) -> Vec<u8> {
+    let fields = [
+        (SOURCES, names(fields.sources)),
+        (AT, Some(Value::Name(fields.at))),
+        (SCOPE, Some(Value::Code(fields.scope as u8))),
+        (MEMORIES, names(fields.memories)),
+        (KEYS, names(fields.keys)),
+        (STANDING, fields.standing.then_some(Value::Code(0xc3))),
+    ];
+    skeleton(Type::Retraction, id, &fields)
+}
+
+/// The canonical string form of a restoration's skeleton.
+#[must_use]
+pub fn restoration_skeleton(id: &str, at: &str, scope: Scope, retraction: &str) -> Vec<u8> {
+    let fields = [
+        (AT, Some(Value::Name(at))),
+        (SCOPE, Some(Value::Code(scope as u8))),
+        (RETRACTION, Some(Value::Name(retraction))),
+    ];
+    skeleton(Type::Restoration, id, &fields)
+}
+
+/// The canonical string form of an erasure's skeleton; one `alone` takes only what it names.
+#[must_use]
+pub fn erasure_skeleton(id: &str, targets: &[&str], alone: bool) -> Vec<u8> {
+    skeleton(Type::Erasure, id, &[(TARGETS, names(targets)), (CASCADE, alone.then_some(Value::Code(0xc2)))])
 }

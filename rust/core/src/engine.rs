@@ -5,11 +5,14 @@
 //! what is not settled. No answer depends on when it was called last.
 
 use crate::Map;
-use crate::encode;
+use crate::changes::Changes;
+use crate::encode::{self, MemoryFields};
 use crate::error::BlockError;
-use crate::event::{self, Parent, Type};
+use crate::event::{self, Block, Parent, Skeleton, Type};
 use crate::facts::Facts;
 use crate::ids::{Bearer, Ids, Mem, Node, Number};
+use crate::judged::{judge_added, judge_stale};
+use crate::marked::Marked;
 use crate::provenance::Memories;
 use crate::topology::{Above, Forest};
 use crate::tour::Tour;
@@ -34,7 +37,9 @@ pub struct Engine {
     forest: Forest,
     tour: Tour,
     memories: Memories,
+    changes: Changes,
     pub(crate) index: Index,
+    pub(crate) marked: Marked,
     seq: u64,
     /// Scratch of `push_message`: what else it attached.
     late: Vec<Node>,
@@ -52,7 +57,9 @@ impl Engine {
             forest: Forest::default(),
             tour: Tour::default(),
             memories,
+            changes: Changes::default(),
             index: Index::default(),
+            marked: Marked::default(),
             seq: 0,
             late: Vec::new(),
             settled: Vec::new(),
@@ -83,6 +90,12 @@ impl Engine {
         &self.memories
     }
 
+    /// What later events changed about memories.
+    #[must_use]
+    pub fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
     /// The tour over the messages.
     #[must_use]
     pub fn tour(&self) -> &Tour {
@@ -91,7 +104,13 @@ impl Engine {
 
     /// All that questions read.
     pub(crate) fn facts(&self) -> Facts<'_> {
-        Facts { ids: &self.ids, forest: &self.forest, tour: &self.tour, memories: &self.memories }
+        Facts {
+            ids: &self.ids,
+            forest: &self.forest,
+            tour: &self.tour,
+            memories: &self.memories,
+            changes: &self.changes,
+        }
     }
 
     /// The canonical skeleton of the event that bears an id, in its string form. O(references).
@@ -110,13 +129,18 @@ impl Engine {
                 };
                 Some(encode::message_skeleton(id, parent))
             }
-            Bearer::Memory(mem) => Some(encode::memory_skeleton(
-                id,
-                &names(self.memories.sources(mem)),
-                &names(self.memories.upstreams(mem)),
-                self.memories.label(mem),
-                self.memories.key(mem),
-            )),
+            Bearer::Memory(mem) => {
+                let fields = MemoryFields {
+                    sources: &names(self.memories.sources(mem)),
+                    derived_from: &names(self.memories.upstreams(mem)),
+                    supersedes: &names(self.memories.supersedes(mem)),
+                    adopts: self.memories.adopts(mem).map(|adopts| self.ids.name(adopts)),
+                    label: self.memories.label(mem),
+                    key: self.memories.key(mem),
+                };
+                Some(encode::memory_skeleton(id, &fields))
+            }
+            Bearer::Change(at) => Some(self.changes.skeleton(at, &self.ids, &self.memories)),
         }
     }
 
@@ -157,6 +181,38 @@ impl Engine {
         encode::encode_blocks(self.seq, skeletons, &self.ids)
     }
 
+    /// Whether [`Self::erased_by`] has anything to find.
+    #[must_use]
+    pub fn may_erase(&self, skeletons: &[&[u8]]) -> bool {
+        !self.changes.erasures.is_empty() || skeletons.iter().any(|skeleton| encode::is_erasure(skeleton))
+    }
+
+    /// Were these string-form skeletons appended: which of them bear an erased id, by their place, and the positions
+    /// of the stored messages and memories whose content would go. O(bytes + what is newly taken).
+    ///
+    /// # Errors
+    /// [`BlockError::Damaged`] where one is not canonical.
+    pub fn erased_by(&mut self, skeletons: &[&[u8]]) -> Result<(Vec<usize>, Vec<u32>), BlockError> {
+        let block = encode::read_batch(skeletons, &self.ids)?;
+        let Changes { erasures, dependents, .. } = &mut self.changes;
+        dependents.index(&self.memories);
+        let foreseen = erasures.foreseen(&block, &self.ids, &self.memories, dependents);
+        let known = |number: Number| number.at() < self.ids.len();
+        let was = |number: Number| known(number) && erasures.has(number, &self.ids);
+        let will_be = |number: Number| foreseen.named.contains(&number) || foreseen.taken.contains(&number);
+        let has_content = |kind: Type| matches!(kind, Type::Message | Type::Memory);
+        let erased = block.skeletons.iter().enumerate().filter(|(_, skeleton)| {
+            let named = erasures.names(skeleton.id);
+            has_content(skeleton.kind) && (named || was(skeleton.id) || will_be(skeleton.id))
+        });
+        let places = erased.map(|(at, _)| at).collect();
+        let gone = foreseen.named.union(&foreseen.taken).copied().filter(|&number| known(number) && !was(number));
+        let stored = gone.filter(|&number| matches!(self.ids.bearer(number), Bearer::Message(_) | Bearer::Memory(_)));
+        let mut positions: Vec<_> = stored.filter_map(|number| self.ids.seq(number)).collect();
+        positions.sort_unstable();
+        Ok((places, positions))
+    }
+
     /// Keep room for so many more events, which a log to be read is known to hold.
     pub fn reserve(&mut self, events: usize) {
         self.ids.reserve(events);
@@ -179,39 +235,67 @@ impl Engine {
         }
         for skeleton in &block.skeletons {
             let seq = self.seq as u32;
-            if skeleton.kind == Type::Message {
-                self.push_message(skeleton.id, skeleton.parent, seq);
-            } else {
-                self.ids.bear(skeleton.id, Bearer::Memory(Mem(self.memories.len() as u32)), seq);
-                self.index.push();
-                self.memories.push(skeleton, &block, &self.ids, &self.forest, &mut self.settled);
+            match skeleton.kind {
+                Type::Message => self.push_message(skeleton.id, skeleton.parent, seq),
+                Type::Memory => self.push_memory(skeleton, &block, seq),
+                Type::Retraction => {
+                    self.bear_change(skeleton.id, seq);
+                    let Self { ids, forest, memories, changes, .. } = self;
+                    changes.push_retraction(skeleton, &block, ids, forest, memories);
+                }
+                Type::Restoration => {
+                    self.bear_change(skeleton.id, seq);
+                    self.changes.push_restoration(skeleton, &block, &self.ids, &self.memories);
+                }
+                Type::Erasure => {
+                    self.bear_change(skeleton.id, seq);
+                    self.changes.push_erasure(skeleton, &block, &self.ids, &self.memories);
+                }
             }
-            let facts = Facts { ids: &self.ids, forest: &self.forest, tour: &self.tour, memories: &self.memories };
-            for mem in self.settled.drain(..) {
+            let facts = Facts {
+                ids: &self.ids,
+                forest: &self.forest,
+                tour: &self.tour,
+                memories: &self.memories,
+                changes: &self.changes,
+            };
+            for &mem in &self.settled {
                 self.index.hang(mem, facts);
             }
+            for mem in self.settled.drain(..) {
+                self.changes.settled(mem, &self.memories);
+            }
             self.seq += 1;
+        }
+        let added = self.changes.take_added(&self.ids, &self.memories);
+        if self.changes.covered.has_stale() || !added.is_empty() {
+            let mut covered = std::mem::take(&mut self.changes.covered);
+            judge_stale(&mut covered, self.facts());
+            added.iter().for_each(|(retraction, named)| judge_added(&mut covered, *retraction, named, self.facts()));
+            self.changes.covered = covered;
         }
         Ok(block.skeletons.len())
     }
 
-    fn check(&self, block: &event::Block<'_>) -> Result<(), BlockError> {
+    fn check(&self, block: &Block<'_>) -> Result<(), BlockError> {
         let mut met: Vec<_> = block.skeletons.iter().map(|skeleton| skeleton.id).collect();
         met.sort_unstable();
         if met.windows(2).any(|pair| pair[0] == pair[1]) || met.iter().any(|&id| self.ids.seq(id).is_some()) {
             return Err(BlockError::Damaged("two events of the log bear one id"));
         }
-        for skeleton in &block.skeletons {
-            match skeleton.kind {
-                Type::Message => {}
-                Type::Memory if !skeleton.supersedes_or_adopts => {}
-                Type::Memory => return Err(BlockError::Unsupported("memories that supersede or adopt")),
-                Type::Retraction => return Err(BlockError::Unsupported("retractions")),
-                Type::Restoration => return Err(BlockError::Unsupported("restorations")),
-                Type::Erasure => return Err(BlockError::Unsupported("erasures")),
-            }
-        }
         Ok(())
+    }
+
+    fn push_memory(&mut self, skeleton: &Skeleton<'_>, block: &Block<'_>, seq: u32) {
+        let mem = Mem(self.memories.len() as u32);
+        self.ids.bear(skeleton.id, Bearer::Memory(mem), seq);
+        self.index.push();
+        self.memories.push(skeleton, block, &self.ids, &self.forest, &mut self.settled);
+        self.changes.remembered(mem, &self.ids, &self.memories);
+    }
+
+    fn bear_change(&mut self, number: Number, seq: u32) {
+        self.ids.bear(number, Bearer::Change(self.changes.numbers().len() as u32), seq);
     }
 
     fn push_message(&mut self, number: Number, parent: Parent, seq: u32) {
@@ -236,8 +320,10 @@ impl Engine {
     fn message_attached(&mut self, node: Node) {
         if let Some(parent) = self.forest.parent(node) {
             self.index.joined(&self.forest, parent);
+            self.changes.covered.joined(&self.forest, parent);
         }
         let number = self.ids.of_message(node);
+        self.changes.attached(number, &self.ids, &self.memories);
         self.memories.message_attached(number, &self.ids, &self.forest, &mut self.settled);
     }
 

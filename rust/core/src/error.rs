@@ -9,9 +9,6 @@ pub enum BlockError {
     /// A later branchmem wrote it: upgrade.
     #[error("skeleton blocks of version {0} are newer than this version")]
     TooNew(u8),
-    /// The format has it, this version does not act upon it.
-    #[error("this version does not support {0} yet")]
-    Unsupported(&'static str),
     /// The block does not follow on what was folded.
     #[error("events are missing before it: the log stands at seq {0}")]
     Gap(u64),

@@ -35,6 +35,29 @@ pub enum Type {
     Erasure,
 }
 
+/// Where a retraction or a restoration is in effect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// Where its place is on the path.
+    #[default]
+    Branch,
+    /// Wherever there is an anchor in the tree of its place.
+    Tree,
+    /// Always.
+    Everywhere,
+}
+
+impl Scope {
+    fn of(code: u64) -> Result<Self> {
+        match code {
+            0 => Ok(Self::Branch),
+            1 => Ok(Self::Tree),
+            2 => Ok(Self::Everywhere),
+            _ => Err(Damaged("a record has a value that its tag does not take")),
+        }
+    }
+}
+
 /// What stands above a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parent {
@@ -49,18 +72,18 @@ pub enum Parent {
 pub(crate) const PARENT: u8 = 1;
 pub(crate) const SOURCES: u8 = 2;
 pub(crate) const DERIVED_FROM: u8 = 3;
-const SUPERSEDES: u8 = 4;
-const ADOPTS: u8 = 5;
+pub(crate) const SUPERSEDES: u8 = 4;
+pub(crate) const ADOPTS: u8 = 5;
 pub(crate) const KIND: u8 = 6;
 pub(crate) const KEY: u8 = 7;
-const AT: u8 = 8;
-const SCOPE: u8 = 9;
-const MEMORIES: u8 = 10;
-const KEYS: u8 = 11;
-const STANDING: u8 = 12;
-const RETRACTION: u8 = 13;
-const TARGETS: u8 = 14;
-const CASCADE: u8 = 15;
+pub(crate) const AT: u8 = 8;
+pub(crate) const SCOPE: u8 = 9;
+pub(crate) const MEMORIES: u8 = 10;
+pub(crate) const KEYS: u8 = 11;
+pub(crate) const STANDING: u8 = 12;
+pub(crate) const RETRACTION: u8 = 13;
+pub(crate) const TARGETS: u8 = 14;
+pub(crate) const CASCADE: u8 = 15;
 
 const fn set(tags: &[u8]) -> u32 {
     let mut out = 0;
@@ -113,12 +136,35 @@ pub struct Skeleton<'a> {
     pub sources: Range<usize>,
     /// The memories that a memory was derived from.
     pub derived_from: Range<usize>,
-    /// Whether it replaces or adopts a memory.
-    pub supersedes_or_adopts: bool,
     /// The kind of a memory, where it is not `fact`.
     pub label: Option<&'a str>,
     /// What a memory is about.
     pub key: Option<&'a str>,
+    /// What few events have, in [`Block::more`].
+    pub more: Option<u32>,
+}
+
+/// What few events have; lists are ranges of [`Block::refs`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct More<'a> {
+    /// The memories that a memory replaces.
+    pub supersedes: Range<usize>,
+    /// The memory that it takes over.
+    pub adopts: Option<Number>,
+    /// The message at which a retraction or restoration stands.
+    pub at: Option<Number>,
+    /// Where it is in effect.
+    pub scope: Scope,
+    /// The memories that a retraction names, or the targets of an erasure.
+    pub named: Range<usize>,
+    /// The keys that a retraction names.
+    pub keys: Keys<'a>,
+    /// Whether a retraction of keys covers what is stated afresh.
+    pub standing: bool,
+    /// The retraction that a restoration lifts.
+    pub retraction: Option<Number>,
+    /// Whether an erasure takes only what it names.
+    pub alone: bool,
 }
 
 /// The skeletons of one block.
@@ -128,13 +174,36 @@ pub struct Block<'a> {
     pub skeletons: Vec<Skeleton<'a>>,
     /// The ids that lists refer to.
     pub refs: Vec<Number>,
+    /// What few of the skeletons have.
+    pub more: Vec<More<'a>>,
     /// All lists, as ranges of `refs`.
     lists: Vec<Range<usize>>,
 }
 
-impl Block<'_> {
+/// Names as they stand in the bytes, found to be valid: a block may hold four million.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Keys<'a>(&'a [u8]);
+
+impl<'a> Iterator for Keys<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        let mut reader = Reader { bytes: self.0 };
+        let name = reader.name().ok()?;
+        self.0 = reader.bytes;
+        Some(name)
+    }
+}
+
+impl<'a> Block<'a> {
+    /// What few events have, of one of its skeletons.
+    #[must_use]
+    pub fn more(&self, skeleton: &Skeleton<'_>) -> Option<&More<'a>> {
+        Some(&self.more[skeleton.more? as usize])
+    }
+
     /// Refuse lists that are not sorted by the bytes of their ids, or that repeat one.
-    pub(crate) fn check_lists<'a>(&self, bytes: impl Fn(Number) -> &'a [u8]) -> Result<()> {
+    pub(crate) fn check_lists<'b>(&self, bytes: impl Fn(Number) -> &'b [u8]) -> Result<()> {
         let is_sorted = |list: &Range<usize>| self.refs[list.clone()].is_sorted_by(|&a, &b| bytes(a) < bytes(b));
         if self.lists.iter().all(is_sorted) { Ok(()) } else { Err(Damaged("a list is not sorted")) }
     }
@@ -154,7 +223,7 @@ pub fn decode_block<'a>(first_seq: u64, bytes: &'a [u8], ids: &mut Ids) -> Resul
     let (count, payload) = check_header(first_seq, bytes, ids.len() as u64)?;
     let mut block = Block::default();
     let mut reader = Reader { bytes: payload };
-    let mut mentions = Mentions { ids, new: Vec::with_capacity(count) };
+    let mut mentions = Mentions { ids, payload, new: Vec::with_capacity(count.next_power_of_two()) };
     for _ in 0..count {
         let skeleton = read_skeleton(&mut reader, &mut block, &mut mentions)?;
         block.skeletons.push(skeleton);
@@ -165,7 +234,11 @@ pub fn decode_block<'a>(first_seq: u64, bytes: &'a [u8], ids: &mut Ids) -> Resul
     ids.warm(&block.refs);
     block.check_lists(|number| mentions.bytes(number))?;
     let Mentions { new, .. } = mentions;
-    if ids.add_all(&new) { Ok(block) } else { Err(Damaged("an id is mentioned first twice")) }
+    if ids.add_all(new.iter().map(|&head| text(payload, head))) {
+        Ok(block)
+    } else {
+        Err(Damaged("an id is mentioned first twice"))
+    }
 }
 
 fn check_header(first_seq: u64, bytes: &[u8], interned: u64) -> Result<(usize, &[u8])> {
@@ -184,6 +257,9 @@ fn check_header(first_seq: u64, bytes: &[u8], interned: u64) -> Result<(usize, &
     let count = word(&header[4..]) as usize;
     if !(1..=BLOCK_EVENTS).contains(&count) {
         return Err(Damaged("a block has no valid count"));
+    }
+    if payload.len() > u32::MAX as usize {
+        return Err(Damaged("a block is longer than its records can be"));
     }
     if u64::from(word(&header[8..])) | u64::from(word(&header[12..])) << 32 != interned {
         return Err(Damaged("a block numbers its ids from elsewhere"));
@@ -220,10 +296,11 @@ pub(crate) fn read_skeleton<'a>(
         parent: Parent::Legacy,
         sources: 0..0,
         derived_from: 0..0,
-        supersedes_or_adopts: false,
         label: None,
         key: None,
+        more: None,
     };
+    let mut more = More::default();
     let (mut seen, mut references, mut least) = (0_u32, 0, 0);
     for _ in 1..items / 2 {
         let tag = reader.uint()?;
@@ -237,32 +314,27 @@ pub(crate) fn read_skeleton<'a>(
             PARENT => out.parent = Parent::Id(resolve.number(reader.reference()?)?),
             SOURCES => out.sources = list(reader, block, resolve, &mut references)?,
             DERIVED_FROM => out.derived_from = list(reader, block, resolve, &mut references)?,
-            SUPERSEDES => {
-                out.supersedes_or_adopts = true;
-                list(reader, block, resolve, &mut references)?;
-            }
-            MEMORIES | TARGETS => {
-                list(reader, block, resolve, &mut references)?;
-            }
-            ADOPTS => {
-                out.supersedes_or_adopts = true;
-                resolve.number(reader.reference()?)?;
-            }
-            AT | RETRACTION => {
-                resolve.number(reader.reference()?)?;
-            }
+            SUPERSEDES => more.supersedes = list(reader, block, resolve, &mut references)?,
+            MEMORIES | TARGETS => more.named = list(reader, block, resolve, &mut references)?,
+            ADOPTS => more.adopts = Some(resolve.number(reader.reference()?)?),
+            AT => more.at = Some(resolve.number(reader.reference()?)?),
+            RETRACTION => more.retraction = Some(resolve.number(reader.reference()?)?),
             KIND => out.label = Some(reader.name().and_then(|kind| distinct(kind, "fact"))?),
             KEY => out.key = Some(reader.name()?),
-            KEYS => keys(reader, &mut references)?,
-            SCOPE if reader.uint()? <= 2 => {}
-            STANDING if reader.byte()? == 0xc3 => {}
-            CASCADE if reader.byte()? == 0xc2 => {}
+            KEYS => more.keys = keys(reader, &mut references)?,
+            SCOPE => more.scope = reader.uint().and_then(Scope::of)?,
+            STANDING if reader.byte()? == 0xc3 => more.standing = true,
+            CASCADE if reader.byte()? == 0xc2 => more.alone = true,
             _ => return Err(Damaged("a record has a value that its tag does not take")),
         }
     }
     let named = kind != Type::Retraction || seen & set(&[SOURCES, MEMORIES, KEYS]) != 0;
     if seen & kind.required() != kind.required() || !named {
         return Err(Damaged("a record lacks a field"));
+    }
+    if seen & !set(&[PARENT, SOURCES, DERIVED_FROM, KIND, KEY]) != 0 {
+        out.more = Some(block.more.len() as u32);
+        block.more.push(more);
     }
     Ok(out)
 }
@@ -294,23 +366,37 @@ fn list<'a>(
     Ok(start..block.refs.len())
 }
 
-fn keys(reader: &mut Reader<'_>, references: &mut usize) -> Result<()> {
-    let mut last = "";
-    for _ in 0..counted(reader, references)? {
+fn keys<'a>(reader: &mut Reader<'a>, references: &mut usize) -> Result<Keys<'a>> {
+    let count = counted(reader, references)?;
+    let (bytes, mut last) = (reader.bytes, "");
+    for _ in 0..count {
         let key = reader.name()?;
         if key <= last {
             return Err(Damaged("a list is not sorted"));
         }
         last = key;
     }
-    Ok(())
+    Ok(Keys(&bytes[..bytes.len() - reader.bytes.len()]))
 }
 
 /// Reading from disk: a name is a first mention and gets the next number. Whether it truly is one is
 /// asked of all names of a block together, so that no look-up waits for another.
 struct Mentions<'a, 'b> {
     ids: &'b Ids,
-    new: Vec<&'a str>,
+    payload: &'a [u8],
+    /// Where in the payload each begins, in four bytes: a block may hold four million.
+    new: Vec<u32>,
+}
+
+/// The bytes of the string, known to be one, that begins here.
+fn text(payload: &[u8], head: u32) -> &[u8] {
+    let bytes = &payload[head as usize..];
+    let (skip, len) = match bytes[0] {
+        0xd9 => (2, usize::from(bytes[1])),
+        0xda => (3, usize::from(bytes[1]) << 8 | usize::from(bytes[2])),
+        byte => (1, usize::from(byte & 0x1f)),
+    };
+    &bytes[skip..][..len]
 }
 
 impl<'a> Resolve<'a> for Mentions<'a, '_> {
@@ -321,7 +407,12 @@ impl<'a> Resolve<'a> for Mentions<'a, '_> {
             Ref::Number(_) => Err(Damaged("a record refers to an id that was never mentioned")),
             Ref::Name(_) if self.ids.is_full_with(self.new.len()) => Err(Damaged("the log has too many ids")),
             Ref::Name(name) => {
-                self.new.push(name);
+                let head = match name.len() {
+                    0..32 => 1,
+                    32..256 => 2,
+                    _ => 3,
+                };
+                self.new.push((name.as_ptr() as usize - self.payload.as_ptr() as usize - head) as u32);
                 Ok(Number(next as u32))
             }
         }
@@ -331,14 +422,14 @@ impl<'a> Resolve<'a> for Mentions<'a, '_> {
 impl Mentions<'_, '_> {
     fn bytes(&self, number: Number) -> &[u8] {
         let at = number.at();
-        if at < self.ids.len() { self.ids.bytes(number) } else { self.new[at - self.ids.len()].as_bytes() }
+        if at < self.ids.len() { self.ids.bytes(number) } else { text(self.payload, self.new[at - self.ids.len()]) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::encode::{encode_blocks, memory_skeleton, message_skeleton};
+    use crate::encode::{MemoryFields, encode_blocks, memory_skeleton, message_skeleton};
 
     #[test]
     fn a_block_keeps_its_bytes() {
@@ -353,7 +444,14 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let sources = ["a", "b"];
-        let memory = memory_skeleton("m", &sources, &["m"], Some("summary"), Some("city"));
+        let memory = MemoryFields {
+            sources: &sources,
+            derived_from: &["m"],
+            label: Some("summary"),
+            key: Some("city"),
+            ..MemoryFields::default()
+        };
+        let memory = memory_skeleton("m", &memory);
         let mut ids = Ids::new(0);
         let blocks = encode_blocks(0, &[&memory], &ids).unwrap();
         let block = decode_block(0, &blocks[0].1, &mut ids).unwrap();
@@ -366,7 +464,7 @@ mod tests {
 
     #[test]
     fn every_changed_byte_is_refused_and_leaves_no_id() {
-        let memory = memory_skeleton("memory", &["s"], &[], None, None);
+        let memory = memory_skeleton("memory", &MemoryFields { sources: &["s"], ..MemoryFields::default() });
         let mut ids = Ids::new(0);
         let bytes = encode_blocks(0, &[&memory], &ids).unwrap().remove(0).1;
         for at in 0..bytes.len() {

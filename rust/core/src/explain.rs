@@ -8,8 +8,10 @@ use crate::facts::Facts;
 use crate::ids::{Mem, Number};
 use crate::provenance::Memories;
 use crate::reason::{
-    DETACHED_SOURCE, LEGACY_SOURCE, MISSING_SOURCE, MISSING_UPSTREAM, NO_SOURCES, Reasons, SIBLING, UPSTREAM_CYCLE,
+    DETACHED_SOURCE, ERASED, LEGACY_SOURCE, MISSING_SOURCE, MISSING_UPSTREAM, NO_SOURCES, RETRACTED, Reasons, SIBLING,
+    UPSTREAM_CYCLE,
 };
+use crate::seen::covering;
 use crate::stand::Stand;
 use crate::{Map, Set};
 
@@ -22,32 +24,32 @@ pub struct Explanation {
     pub culprits: Vec<(Reasons, Number)>,
     /// A source on a sibling, and the message of the path where its branch parts.
     pub parted: Vec<(Number, Number)>,
+    /// The memories that it derives from and that are replaced: no reason, but a warning.
+    pub superseded_upstream: Vec<Number>,
 }
 
 impl Explanation {
-    fn blame(&mut self, reason: Reasons, number: Number) {
+    pub(crate) fn blame(&mut self, reason: Reasons, number: Number) {
         self.reasons |= reason;
         self.culprits.push((reason, number));
     }
 }
 
-/// Explain a memory of the log. O(all that it derives from, with their sources), without recursion.
+/// Explain a memory of the log, SUPERSEDED aside. O(all that it derives from, with their sources), without recursion.
 ///
 /// Problems of the view are among the reasons, without culprits: the caller knows the anchors.
 #[must_use]
 pub fn explain(mem: Mem, stand: &Stand, facts: Facts<'_>) -> Explanation {
     let Facts { ids, forest, memories, .. } = facts;
     let mut out = Explanation::default();
-    let reach = Reach::from(mem, facts);
-    let mut sources = Set::default();
-    let mut missing = Set::default();
-    for &mem in &reach.memories {
-        sources.extend(memories.sources(mem).iter().copied());
-        missing.extend(memories.upstreams(mem).iter().copied().filter(|&up| ids.memory(up).is_none()));
-    }
-    missing.into_iter().for_each(|number| out.blame(MISSING_UPSTREAM, number));
+    let reach = Reach::from(mem, |mem| facts.upstreams(mem));
+    let sources: Set<Number> = reach.memories.iter().flat_map(|&mem| memories.sources(mem)).copied().collect();
     reach.without_sources(memories).for_each(|mem| out.blame(NO_SOURCES, memories.number(mem)));
-    reach.on_circles().into_iter().for_each(|mem| out.blame(UPSTREAM_CYCLE, memories.number(mem)));
+    let linked = Reach::from(mem, |mem| memories.links(mem).filter_map(|link| ids.memory(link)));
+    let missing: Set<Number> = linked.memories.iter().flat_map(|&mem| memories.links(mem)).collect();
+    let missing = missing.into_iter().filter(|&number| ids.memory(number).is_none());
+    missing.for_each(|number| out.blame(MISSING_UPSTREAM, number));
+    linked.on_circles().into_iter().for_each(|mem| out.blame(UPSTREAM_CYCLE, memories.number(mem)));
     for number in sources {
         match ids.message(number) {
             None => out.blame(MISSING_SOURCE, number),
@@ -68,11 +70,17 @@ pub fn explain(mem: Mem, stand: &Stand, facts: Facts<'_>) -> Explanation {
             Some(_) => {}
         }
     }
+    if facts.changes.erasures.erased().has(mem) {
+        out.blame(ERASED, memories.number(mem));
+    }
+    for place in covering(mem, stand, facts) {
+        out.blame(RETRACTED, facts.retractions().all()[place as usize].number);
+    }
     out.reasons = if stand.is_usable() { stand.with_problems(out.reasons) } else { out.reasons | stand.problems() };
     out
 }
 
-/// A memory and all memories that it derives from at any remove.
+/// A memory and all memories that it derives from at any remove, or that it is linked to.
 struct Reach {
     memories: Vec<Mem>,
     /// Of each, the places of those it derives from.
@@ -80,12 +88,12 @@ struct Reach {
 }
 
 impl Reach {
-    fn from(mem: Mem, facts: Facts<'_>) -> Self {
+    fn from<U: Iterator<Item = Mem>>(mem: Mem, up: impl Fn(Mem) -> U) -> Self {
         let mut out = Self { memories: vec![mem], edges: Vec::new() };
         let mut place = Map::from_iter([(mem, 0)]);
         let mut at = 0;
         while at < out.memories.len() {
-            let edges = facts.upstreams(out.memories[at]).map(|up| {
+            let edges = up(out.memories[at]).map(|up| {
                 *place.entry(up).or_insert_with(|| {
                     out.memories.push(up);
                     out.memories.len() - 1

@@ -44,11 +44,14 @@ pub enum Bearer {
     Message(Node),
     /// A memory.
     Memory(Mem),
+    /// A retraction, a restoration or an erasure, by its place among these.
+    Change(u32),
 }
 
 /// What bears an id, in the two highest bits beside its ordinal.
 const MESSAGE: u32 = 1 << 30;
 const MEMORY: u32 = 2 << 30;
+const CHANGE: u32 = 3 << 30;
 const ORDINAL: u32 = MESSAGE - 1;
 
 /// What is known of one id, side by side.
@@ -75,6 +78,8 @@ const ALIGNMENT: usize = 4;
 const MAX_IDS: usize = 1 << 30;
 /// The most bytes that an id has.
 const LONGEST: usize = 256;
+/// How many ids are looked up together before they are added.
+const AT_ONCE: usize = 1 << 12;
 const MAX_BYTES: usize = (u32::MAX as usize - 1) * ALIGNMENT - 512;
 
 /// All ids mentioned, with what bears each.
@@ -135,18 +140,15 @@ impl Ids {
     /// The number of an id, if it was ever mentioned. O(length).
     #[must_use]
     pub fn find(&self, id: &str) -> Option<Number> {
-        self.find_hashed(self.hash(id), id)
+        let id = id.as_bytes();
+        self.find_hashed(self.hasher.hash_one(id), id)
     }
 
-    fn hash(&self, id: &str) -> u64 {
-        self.hasher.hash_one(id.as_bytes())
-    }
-
-    fn find_hashed(&self, hash: u64, id: &str) -> Option<Number> {
+    fn find_hashed(&self, hash: u64, id: &[u8]) -> Option<Number> {
         // The bytes are compared before the length, so that neither waits for the other to be loaded.
         let is_it = |slot: &Slot| {
             let start = slot.start as usize * ALIGNMENT;
-            self.bytes.get(start..start + id.len()).is_some_and(|bytes| bytes == id.as_bytes())
+            self.bytes.get(start..start + id.len()).is_some_and(|bytes| bytes == id)
                 && usize::from(self.entries[slot.number as usize].len) == id.len()
         };
         self.table.find(hash, is_it).map(|slot| Number(slot.number))
@@ -176,28 +178,32 @@ impl Ids {
     /// Give the next numbers to ids that have none, in their order; false, and none is added, where
     /// one has a number already or stands there twice. There must be room for them.
     #[must_use]
-    pub fn add_all(&mut self, ids: &[&str]) -> bool {
+    pub fn add_all<'a>(&mut self, ids: impl ExactSizeIterator<Item = &'a [u8]>) -> bool {
         self.reserve(ids.len());
-        let hashed: Vec<_> = ids.iter().map(|&id| (self.hash(id), id)).collect();
-        // Before anything is added, so that the processor may have many look-ups under way.
-        if hashed.iter().any(|&(hash, id)| self.find_hashed(hash, id).is_some()) {
-            return false;
-        }
         let before = self.len();
-        for (hash, id) in hashed {
-            if self.find_hashed(hash, id).is_some() {
-                self.truncate(before);
-                return false;
+        let mut ids = ids.peekable();
+        let mut hashed = Vec::with_capacity(AT_ONCE.min(ids.len()));
+        while ids.peek().is_some() {
+            hashed.clear();
+            hashed.extend(ids.by_ref().take(AT_ONCE).map(|id| (self.hasher.hash_one(id), id)));
+            // Before any of them is added, so that the processor may have many look-ups under way.
+            let mut fresh = hashed.iter().all(|&(hash, id)| self.find_hashed(hash, id).is_none());
+            for &(hash, id) in &hashed {
+                fresh = fresh && self.find_hashed(hash, id).is_none();
+                if !fresh {
+                    self.truncate(before);
+                    return false;
+                }
+                self.add(hash, id);
             }
-            self.add(hash, id);
         }
         true
     }
 
-    fn add(&mut self, hash: u64, id: &str) {
+    fn add(&mut self, hash: u64, id: &[u8]) {
         let number = self.entries.len() as u32;
         let start = (self.bytes.len() / ALIGNMENT) as u32;
-        self.bytes.extend_from_slice(id.as_bytes());
+        self.bytes.extend_from_slice(id);
         self.bytes.resize(self.bytes.len().next_multiple_of(ALIGNMENT), 0);
         self.entries.push(Entry { start, bearer: 0, seq: 0, len: id.len() as u16 });
         let Self { bytes, entries, table, hasher, .. } = self;
@@ -235,6 +241,7 @@ impl Ids {
                 MESSAGE | node.0
             }
             Bearer::Memory(mem) => MEMORY | mem.0,
+            Bearer::Change(at) => CHANGE | at,
         };
     }
 
@@ -245,6 +252,7 @@ impl Ids {
         match bearer & !ORDINAL {
             MESSAGE => Bearer::Message(Node(bearer & ORDINAL)),
             MEMORY => Bearer::Memory(Mem(bearer & ORDINAL)),
+            CHANGE => Bearer::Change(bearer & ORDINAL),
             _ => Bearer::Nothing,
         }
     }
@@ -285,7 +293,7 @@ mod tests {
     impl Ids {
         fn intern(&mut self, id: &str) -> Number {
             self.find(id).unwrap_or_else(|| {
-                assert!(self.add_all(&[id]));
+                assert!(self.add_all([id.as_bytes()].into_iter()));
                 Number(self.len() as u32 - 1)
             })
         }

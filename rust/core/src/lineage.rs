@@ -12,11 +12,17 @@ impl Engine {
     /// The ids of the events at positions `start..stop`, in order. O(log events + ids).
     #[must_use]
     pub fn events(&self, start: u32, stop: u32) -> Vec<Number> {
-        // Ordinals are in the order of positions, so the two types are merged.
+        // Each list is in the order of positions, so they are merged.
         let position = |number: Number| self.ids().seq(number).unwrap_or(u32::MAX);
         let message = |at: usize| self.ids().of_message(Node(at as u32));
         let memory = |at: usize| self.memories().number(Mem(at as u32));
-        let first = |len: usize, number: &dyn Fn(usize) -> Number| {
+        let change = |at: usize| self.changes().numbers()[at];
+        let lists: [(usize, &dyn Fn(usize) -> Number); 3] = [
+            (self.forest().len(), &message),
+            (self.memories().len(), &memory),
+            (self.changes().numbers().len(), &change),
+        ];
+        let first = |(len, number): (usize, &dyn Fn(usize) -> Number)| {
             let (mut low, mut high) = (0, len);
             while low < high {
                 let middle = low.midpoint(high);
@@ -24,21 +30,30 @@ impl Engine {
             }
             low
         };
-        let messages = (first(self.forest().len(), &message)..self.forest().len()).map(message);
-        let memories = (first(self.memories().len(), &memory)..self.memories().len()).map(memory);
-        let (mut messages, mut memories) = (messages.peekable(), memories.peekable());
+        let mut heads = lists.map(first);
         let mut out = Vec::new();
         loop {
-            let earlier = match (messages.peek(), memories.peek()) {
-                (Some(&message), Some(&memory)) if position(message) > position(memory) => memories.next(),
-                (Some(_), _) => messages.next(),
-                (None, _) => memories.next(),
-            };
-            match earlier {
-                Some(number) if position(number) < stop => out.push(number),
+            let next = (0..lists.len())
+                .filter(|&list| heads[list] < lists[list].0)
+                .map(|list| (list, lists[list].1(heads[list])))
+                .min_by_key(|&(_, number)| position(number));
+            match next {
+                Some((list, number)) if position(number) < stop => {
+                    heads[list] += 1;
+                    out.push(number);
+                }
                 _ => return out,
             }
         }
+    }
+
+    /// How many messages before a position are not attached. O(messages).
+    #[must_use]
+    pub fn orphans(&self, before: u32) -> usize {
+        let nodes = (0..self.forest().len() as u32).map(Node);
+        let earlier =
+            nodes.take_while(|&node| self.ids().seq(self.ids().of_message(node)).is_some_and(|seq| seq < before));
+        earlier.filter(|&node| !self.forest().is_attached(node)).count()
     }
 
     /// The path of a message, top first. Where it is broken: the id that is missing, or the

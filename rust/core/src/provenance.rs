@@ -6,59 +6,30 @@
 //! reduction is final, and every memory is settled once. What is not settled
 //! is hidden in strict anyway; its flags are brought up to date only when a
 //! question needs them, since events that arrive in the worst order would
-//! otherwise touch all downstream again and again.
+//! otherwise touch all downstream again and again. A memory that adopts one
+//! gets none of its sources, but is settled only when that one is linked.
 
+use crate::bits::each_bit;
 use crate::circles;
 use crate::event::{Block, Skeleton};
 use crate::ids::{Ids, Mem, Node, Number};
-use crate::reason::{
-    DETACHED_SOURCE, LEGACY_SOURCE, MISSING_SOURCE, MISSING_UPSTREAM, NO_SOURCES, Reasons, UPSTREAM_CYCLE,
-};
-use crate::shape::{Packed, Shape};
+use crate::links::Links;
+use crate::reason::{DETACHED_SOURCE, LEGACY_SOURCE, MISSING_SOURCE, NO_SOURCES, Reasons};
+use crate::shape::{Packed, Reduction, Shape};
 use crate::topology::Forest;
+use crate::waiting::{For, Waiting};
+use crate::words::{WordOf, Words};
 use crate::{Map, Set};
 use foldhash::fast::FixedState;
 
-/// The most trees that a reduction holds the deepest source of: what is wide needs more anchors.
-pub const MAX_TREES: usize = 8;
-const NO_WORD: u32 = u32::MAX;
-
-/// The reduction of a set of sources.
+/// What few memories have.
 #[derive(Default)]
-struct Reduction {
-    homes: Vec<Node>,
-    wide: bool,
-    fork: bool,
+struct Rare {
+    adopts: Option<Number>,
+    supersedes: Box<[Number]>,
 }
 
-impl Reduction {
-    fn add(&mut self, forest: &Forest, node: Node) {
-        let top = forest.top(node);
-        match self.homes.iter().position(|&home| forest.top(home) == top) {
-            Some(at) if forest.is_ancestor(self.homes[at], node) => self.homes[at] = node,
-            Some(at) => self.fork |= !forest.is_ancestor(node, self.homes[at]),
-            None if self.homes.len() < MAX_TREES => self.homes.push(node),
-            None => self.wide = true,
-        }
-    }
-}
-
-/// The number of a word for each memory that has one. Takes no room until one does.
-#[derive(Default)]
-struct Words(Vec<u32>);
-
-impl Words {
-    fn get(&self, mem: Mem) -> Option<u32> {
-        self.0.get(mem.at()).copied().filter(|&word| word != NO_WORD)
-    }
-
-    fn set(&mut self, mem: Mem, word: u32) {
-        self.0.resize(self.0.len().max(mem.at() + 1), NO_WORD);
-        self.0[mem.at()] = word;
-    }
-}
-
-/// All memories. About 16 bytes a memory beside 4 a reference, and 8 where kinds and keys are in use.
+/// All memories. About 20 bytes a memory beside 4 a reference, and 16 where kinds and keys are in use.
 #[derive(Default)]
 pub struct Memories {
     numbers: Vec<Number>,
@@ -66,20 +37,20 @@ pub struct Memories {
     refs: Vec<Number>,
     ends: Vec<u32>,
     own: Vec<u16>,
-    labels: Words,
-    keys: Words,
-    words: Vec<Box<str>>,
-    word_numbers: Map<Box<str>, u32>,
-    /// Own sources not attached and upstreams not settled, of each memory that has any.
-    open: Map<u32, u32>,
+    rare: Map<u32, Rare>,
+    labels: WordOf,
+    keys: WordOf,
+    words: Words,
+    links: Links,
+    waiting: Waiting,
     flags: Vec<Reasons>,
     shapes: Vec<Packed>,
+    /// How deep the shallowest source lies; of interest for sources on one path.
+    least: Vec<u32>,
     several: Vec<Box<[Node]>>,
     free: Vec<u32>,
     /// Memories with a flag, as bits.
     irregular: Vec<u64>,
-    waiting_for_source: Map<u32, Vec<Mem>>,
-    waiting_for_upstream: Map<u32, Vec<Mem>>,
     /// Settled forks and wide memories, upstreams first.
     wide: Vec<Mem>,
     /// The same of what is not settled, circles together, as of the last update.
@@ -93,7 +64,7 @@ impl Memories {
     /// No memories. The hasher is for kinds and keys, which come from texts.
     #[must_use]
     pub fn new(hasher: FixedState) -> Self {
-        Self { word_numbers: Map::with_hasher(hasher), ..Self::default() }
+        Self { words: Words::new(hasher), ..Self::default() }
     }
 
     /// How many memories there are.
@@ -137,16 +108,55 @@ impl Memories {
         &self.refs[start as usize..self.ends[mem.at()] as usize]
     }
 
+    /// The memory that it takes over.
+    #[must_use]
+    pub fn adopts(&self, mem: Mem) -> Option<Number> {
+        if self.rare.is_empty() { None } else { self.rare.get(&mem.0)?.adopts }
+    }
+
+    /// The memories that it replaces.
+    #[must_use]
+    pub fn supersedes(&self, mem: Mem) -> &[Number] {
+        self.rare.get(&mem.0).map_or(&[], |rare| &rare.supersedes)
+    }
+
+    /// What it derives from or adopts.
+    pub fn links(&self, mem: Mem) -> impl Iterator<Item = Number> + '_ {
+        self.upstreams(mem).iter().copied().chain(self.adopts(mem))
+    }
+
+    /// Whether it derives from anything or adopts.
+    fn is_derived(&self, mem: Mem) -> bool {
+        !self.upstreams(mem).is_empty() || self.adopts(mem).is_some()
+    }
+
     /// The kind of a memory, `None` for `fact`.
     #[must_use]
     pub fn label(&self, mem: Mem) -> Option<&str> {
-        self.words.get(self.labels.get(mem)? as usize).map(AsRef::as_ref)
+        Some(self.words.text(self.labels.get(mem)?))
     }
 
     /// What a memory is about.
     #[must_use]
     pub fn key(&self, mem: Mem) -> Option<&str> {
-        self.words.get(self.keys.get(mem)? as usize).map(AsRef::as_ref)
+        Some(self.words.text(self.keys.get(mem)?))
+    }
+
+    /// The words of all memories that are about something.
+    #[must_use]
+    pub fn keys(&self) -> &WordOf {
+        &self.keys
+    }
+
+    /// The words that are used as kinds and keys.
+    #[must_use]
+    pub fn words(&self) -> &Words {
+        &self.words
+    }
+
+    /// The number of a word, given to it now if it has none.
+    pub fn word(&mut self, word: &str) -> u32 {
+        self.words.number(word)
     }
 
     /// The flags of a memory that no anchor changes. Ask [`Self::is_current`] first.
@@ -167,6 +177,12 @@ impl Memories {
         self.shapes[mem.at()].shape()
     }
 
+    /// How deep the shallowest of its sources lies, where they lie on one path.
+    #[must_use]
+    pub fn least_depth(&self, mem: Mem) -> u32 {
+        self.least[mem.at()]
+    }
+
     /// The deepest source in each tree, of a shape that holds them.
     #[must_use]
     pub fn homes<'a>(&'a self, shape: &'a Shape) -> &'a [Node] {
@@ -180,19 +196,13 @@ impl Memories {
     /// Whether a memory is settled: its reduction is final.
     #[must_use]
     pub fn is_settled(&self, mem: Mem) -> bool {
-        !self.open.contains_key(&mem.0)
+        self.waiting.is_over(mem)
     }
 
     /// Memories with a flag or not settled, by ordinal.
     pub fn irregular(&self) -> impl Iterator<Item = Mem> + '_ {
-        self.irregular.iter().enumerate().flat_map(|(at, &word)| {
-            let mut left = word;
-            std::iter::from_fn(move || {
-                let bit = (left != 0).then(|| left.trailing_zeros())?;
-                left &= left - 1;
-                Some(Mem(at as u32 * 64 + bit))
-            })
-        })
+        let words = self.irregular.iter().enumerate();
+        words.flat_map(|(at, &word)| each_bit(word).map(move |bit| Mem(at as u32 * 64 + bit)))
     }
 
     /// Settled forks and wide memories, upstreams first.
@@ -229,6 +239,10 @@ impl Memories {
         self.refs.extend_from_slice(&block.refs[skeleton.derived_from.clone()]);
         self.ends.push(self.refs.len() as u32);
         self.own.push(skeleton.sources.len() as u16);
+        if let Some(more) = block.more(skeleton) {
+            let rare = Rare { adopts: more.adopts, supersedes: block.refs[more.supersedes.clone()].into() };
+            self.rare.insert(mem.0, rare);
+        }
         if let Some(label) = skeleton.label {
             let word = self.word(label);
             self.labels.set(mem, word);
@@ -239,41 +253,58 @@ impl Memories {
         }
         self.flags.push(0);
         self.shapes.push(Packed::of(Shape::Nowhere));
+        self.least.push(u32::MAX);
         if mem.at().is_multiple_of(64) {
             self.irregular.push(0);
         }
-        let mut open = 0;
+        let mut linked = Vec::new();
+        let links = block.refs[skeleton.derived_from.clone()].iter().copied().chain(self.adopts(mem));
+        self.links.push(mem, links, ids, &self.numbers, &mut linked);
+        self.derived_touched |= self.links.is_stale();
         for &source in &block.refs[skeleton.sources.clone()] {
             if !ids.message(source).is_some_and(|node| forest.is_attached(node)) {
-                self.waiting_for_source.entry(source.0).or_default().push(mem);
-                open += 1;
+                self.waiting.wait(mem, For::Source, source);
             }
         }
         for &upstream in &block.refs[skeleton.derived_from.clone()] {
             if !ids.memory(upstream).is_some_and(|up| up != mem && self.is_settled(up)) {
-                self.waiting_for_upstream.entry(upstream.0).or_default().push(mem);
-                open += 1;
+                self.waiting.wait(mem, For::Upstream, upstream);
             }
         }
-        if open == 0 {
+        if let Some(adopted) = self.adopts(mem)
+            && !ids.memory(adopted).is_some_and(|up| up != mem && self.links.is_linked(up))
+        {
+            self.waiting.wait(mem, For::Link, adopted);
+        }
+        if self.waiting.is_over(mem) {
             self.settle(mem, ids, forest, settled);
-            return;
+        } else {
+            self.set_irregular(mem, true);
+            if self.is_derived(mem) {
+                self.open_derived.insert(mem.0);
+            }
+            self.touch(mem);
         }
-        self.open.insert(mem.0, open);
-        self.set_irregular(mem, true);
-        if !self.upstreams(mem).is_empty() {
-            self.open_derived.insert(mem.0);
+        if !self.waiting.nobody(For::Link) {
+            linked.into_iter().for_each(|mem| self.linked(mem, ids, forest, settled));
         }
-        self.touch(mem);
+    }
+
+    /// A memory is now linked: what adopts it and waited for this alone is settled.
+    fn linked(&mut self, mem: Mem, ids: &Ids, forest: &Forest, settled: &mut Vec<Mem>) {
+        for adopter in self.waiting.take(For::Link, self.numbers[mem.at()]) {
+            if self.waiting.came(adopter) {
+                self.settle(adopter, ids, forest, settled);
+            } else {
+                self.touch(adopter);
+            }
+        }
     }
 
     /// A message is now attached: what waited for it alone is settled. O(1) each.
     pub fn message_attached(&mut self, number: Number, ids: &Ids, forest: &Forest, settled: &mut Vec<Mem>) {
-        if self.waiting_for_source.is_empty() {
-            return;
-        }
-        for mem in self.waiting_for_source.remove(&number.0).unwrap_or_default() {
-            if self.is_last_open(mem) {
+        for mem in self.waiting.take(For::Source, number) {
+            if self.waiting.came(mem) {
                 self.settle(mem, ids, forest, settled);
             } else {
                 self.touch(mem);
@@ -283,32 +314,17 @@ impl Memories {
 
     /// A message is now here, but not attached.
     pub fn message_detached(&mut self, number: Number) {
-        if let Some(waiting) = self.waiting_for_source.get(&number.0).cloned() {
-            waiting.into_iter().for_each(|mem| self.touch(mem));
-        }
-    }
-
-    /// Count one of what a memory waits for as come, and say whether it was the last.
-    fn is_last_open(&mut self, mem: Mem) -> bool {
-        match self.open.get_mut(&mem.0) {
-            Some(left) if *left > 1 => {
-                *left -= 1;
-                false
-            }
-            _ => {
-                self.open.remove(&mem.0);
-                true
-            }
-        }
+        let waiting = self.waiting.who(For::Source, number).to_vec();
+        waiting.into_iter().for_each(|mem| self.touch(mem));
     }
 
     /// Note that the flags of a memory that is not settled, and of what derives from it, are out of date.
     fn touch(&mut self, mem: Mem) {
-        if self.upstreams(mem).is_empty() {
-            self.touched.push(mem);
-            self.derived_touched |= self.waiting_for_upstream.contains_key(&self.numbers[mem.at()].0);
-        } else {
+        if self.is_derived(mem) {
             self.derived_touched = true;
+        } else {
+            self.touched.push(mem);
+            self.derived_touched |= !self.waiting.who(For::Upstream, self.numbers[mem.at()]).is_empty();
         }
     }
 
@@ -322,11 +338,8 @@ impl Memories {
                 self.wide.push(mem);
             }
             settled.push(mem);
-            if self.waiting_for_upstream.is_empty() {
-                continue;
-            }
-            for down in self.waiting_for_upstream.remove(&self.numbers[mem.at()].0).unwrap_or_default() {
-                if self.is_last_open(down) {
+            for down in self.waiting.take(For::Upstream, self.numbers[mem.at()]) {
+                if self.waiting.came(down) {
                     next.push(down);
                 } else {
                     self.derived_touched = true;
@@ -335,7 +348,7 @@ impl Memories {
         }
     }
 
-    /// The flags and sources of memories that derive from each other in a circle, or of one memory.
+    /// The source flags and sources of memories that derive from each other in a circle, or of one memory.
     ///
     /// What they derive from outside must be up to date.
     fn reduced(&self, group: &[Mem], inside: impl Fn(Mem) -> bool, ids: &Ids, forest: &Forest) -> (Reasons, Reduction) {
@@ -352,18 +365,16 @@ impl Memories {
                 }
             }
             for &upstream in self.upstreams(mem) {
-                match ids.memory(upstream) {
-                    None => flags |= MISSING_UPSTREAM,
-                    Some(up) if inside(up) => flags |= UPSTREAM_CYCLE,
-                    Some(up) => {
-                        // An upstream without sources gives NO_SOURCES itself, by its flags.
-                        sourced = true;
-                        flags |= self.flags[up.at()];
-                        let shape = self.shape(up);
-                        reduction.fork |= shape == Shape::Fork;
-                        reduction.wide |= shape == Shape::Wide;
-                        self.homes(&shape).iter().for_each(|&node| reduction.add(forest, node));
-                    }
+                let Some(up) = ids.memory(upstream).filter(|&up| !inside(up)) else { continue };
+                // An upstream without sources gives NO_SOURCES itself, by its flags.
+                sourced = true;
+                flags |= self.flags[up.at()];
+                let shape = self.shape(up);
+                reduction.fork |= shape == Shape::Fork;
+                reduction.wide |= shape == Shape::Wide;
+                self.homes(&shape).iter().for_each(|&node| reduction.add(forest, node));
+                if self.least[up.at()] != u32::MAX {
+                    reduction.reach(self.least[up.at()]);
                 }
             }
         }
@@ -387,6 +398,9 @@ impl Memories {
     }
 
     fn update_derived(&mut self, ids: &Ids, forest: &Forest) {
+        let mut links = std::mem::take(&mut self.links);
+        links.update(|mem| self.links(mem).map(|number| ids.memory(number)));
+        self.links = links;
         let mut open: Vec<_> = self.open_derived.iter().map(|&mem| Mem(mem)).collect();
         open.sort_unstable();
         let place: Map<u32, usize> = open.iter().enumerate().map(|(at, mem)| (mem.0, at)).collect();
@@ -408,7 +422,7 @@ impl Memories {
             let inside = |up: Mem| place.get(&up.0).is_some_and(|&at| group_of[at] == group);
             let (flags, reduction) = self.reduced(&members, inside, ids, forest);
             for &mem in &members {
-                self.set(mem, flags, &reduction);
+                self.set(mem, flags | self.links.flags(mem), &reduction);
             }
             if matches!(self.shape(members[0]), Shape::Wide | Shape::Fork) {
                 self.wide_open.push(members);
@@ -438,21 +452,12 @@ impl Memories {
         };
         self.shapes[mem.at()] = Packed::of(shape);
         self.flags[mem.at()] = flags;
+        self.least[mem.at()] = reduction.least.unwrap_or(u32::MAX);
         self.set_irregular(mem, flags != 0);
     }
 
     fn set_irregular(&mut self, mem: Mem, irregular: bool) {
         let (word, bit) = (&mut self.irregular[mem.at() / 64], 1 << (mem.0 % 64));
         if irregular { *word |= bit } else { *word &= !bit }
-    }
-
-    fn word(&mut self, word: &str) -> u32 {
-        if let Some(&number) = self.word_numbers.get(word) {
-            return number;
-        }
-        let number = self.words.len() as u32;
-        self.words.push(word.into());
-        self.word_numbers.insert(word.into(), number);
-        number
     }
 }

@@ -16,11 +16,13 @@ pub const UNKNOWN_ANCHOR: Reasons = 1 << 1;
 pub const DETACHED_ANCHOR: Reasons = 1 << 2;
 /// No such memory in the log. No policy lets it through.
 pub const UNKNOWN_MEMORY: Reasons = 1 << 3;
+/// Its content has been erased.
+pub const ERASED: Reasons = 1 << 4;
 /// It, or a memory that it derives from at any remove, has no effective source.
 pub const NO_SOURCES: Reasons = 1 << 5;
-/// A memory that it derives from at any remove is not in the log.
+/// A memory that it derives from or adopts, at any remove, is not in the log.
 pub const MISSING_UPSTREAM: Reasons = 1 << 6;
-/// Following what it derives from meets a memory twice on one way.
+/// Following what it derives from or adopts meets a memory twice on one way.
 pub const UPSTREAM_CYCLE: Reasons = 1 << 7;
 /// An effective source is not in the log.
 pub const MISSING_SOURCE: Reasons = 1 << 8;
@@ -35,7 +37,12 @@ pub const SIBLING: Reasons = 1 << 12;
 /// An effective source lies strictly below the anchor of its tree.
 pub const FUTURE: Reasons = 1 << 13;
 
-/// What depends on where the view stands; all else is a flag of the memory.
+/// A retraction in effect here covers it.
+pub const RETRACTED: Reasons = 1 << 14;
+/// A memory that is live here replaces it.
+pub const SUPERSEDED: Reasons = 1 << 15;
+
+/// What its sources have against where the view stands.
 pub const PLACED: Reasons = OTHER_TREE | SIBLING | FUTURE;
 
 /// How many reasons there are.
@@ -60,6 +67,19 @@ impl Admitted {
             let counts = self.0.get_or_insert_default();
             bits(reasons).for_each(|bit| counts[bit] += 1);
         }
+    }
+
+    /// Take back what one memory was added for, which is not visible after all.
+    pub fn remove(&mut self, reasons: Reasons) {
+        if let Some(counts) = &mut self.0 {
+            bits(reasons).for_each(|bit| counts[bit] -= 1);
+        }
+    }
+
+    /// The counts by reason.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.0.as_deref().copied().unwrap_or_default()
     }
 
     /// Add another answer.

@@ -1,4 +1,9 @@
-//! What hangs on one chain, by depth: runs of memories, each sorted.
+//! What hangs on the messages of a chain, by depth: runs of memories, each sorted.
+
+use crate::Map;
+use crate::chains::Chain;
+use crate::ids::Node;
+use crate::topology::Forest;
 
 /// Memories with the depths at which they hang, sorted by depth.
 #[derive(Default)]
@@ -90,6 +95,60 @@ impl Hung {
         } else {
             self.more.push(run);
         }
+    }
+}
+
+/// What hangs on all messages: by chain, or by the message itself where it has none yet.
+#[derive(Default)]
+pub struct Hanging {
+    on_chain: Vec<Hung>,
+    on_leaf: Map<u32, Vec<u32>>,
+}
+
+impl Hanging {
+    /// Hang a memory on an attached message. Cost as [`Hung::push`].
+    pub fn push(&mut self, node: Node, mem: u32, forest: &Forest) {
+        match forest.chain(node) {
+            Some(chain) => self.of_chain(chain).push(forest.depth(node), mem),
+            None => self.on_leaf.entry(node.0).or_default().push(mem),
+        }
+    }
+
+    /// A message got its first child, and so its chain: what hangs on it moves there.
+    pub fn joined(&mut self, forest: &Forest, node: Node) {
+        if self.on_leaf.is_empty() {
+            return;
+        }
+        let (Some(chain), Some(memories)) = (forest.chain(node), self.on_leaf.remove(&node.0)) else { return };
+        let depth = forest.depth(node);
+        let hung = self.of_chain(chain);
+        memories.into_iter().for_each(|mem| hung.push(depth, mem));
+    }
+
+    /// What hangs on a message without a chain.
+    #[must_use]
+    pub fn on_leaf(&self, node: Node) -> &[u32] {
+        if self.on_leaf.is_empty() { &[] } else { self.on_leaf.get(&node.0).map_or(&[], Vec::as_slice) }
+    }
+
+    /// What hangs on a chain.
+    #[must_use]
+    pub fn on_chain(&self, chain: Chain) -> Option<&Hung> {
+        self.on_chain.get(chain.at())
+    }
+
+    /// The same, to be changed.
+    pub fn of_chain(&mut self, chain: Chain) -> &mut Hung {
+        if self.on_chain.len() <= chain.at() {
+            self.on_chain.resize_with(chain.at() + 1, Hung::default);
+        }
+        &mut self.on_chain[chain.at()]
+    }
+
+    /// How many chains there may be on which anything hangs.
+    #[must_use]
+    pub fn chains(&self) -> usize {
+        self.on_chain.len()
     }
 }
 

@@ -1,6 +1,10 @@
 //! Where the sources of a memory lie, in 32 bits.
 
 use crate::ids::Node;
+use crate::topology::Forest;
+
+/// The most trees that a reduction holds the deepest source of: what is wide needs more anchors.
+pub const MAX_TREES: usize = 8;
 
 /// Where the effective sources of a memory lie, legacy and detached ones aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +52,38 @@ impl Packed {
             (_, 1) => Shape::Wide,
             _ => Shape::Fork,
         }
+    }
+}
+
+/// The reduction of a set of sources.
+#[derive(Default)]
+pub struct Reduction {
+    /// The deepest in each tree.
+    pub homes: Vec<Node>,
+    /// Whether they lie in more trees than are held.
+    pub wide: bool,
+    /// Whether they lie on two branches of one tree.
+    pub fork: bool,
+    /// The least depth of any; where there are none, beyond all.
+    pub least: Option<u32>,
+}
+
+impl Reduction {
+    /// Add an attached source. O(log chains).
+    pub fn add(&mut self, forest: &Forest, node: Node) {
+        self.reach(forest.depth(node));
+        let top = forest.top(node);
+        match self.homes.iter().position(|&home| forest.top(home) == top) {
+            Some(at) if forest.is_ancestor(self.homes[at], node) => self.homes[at] = node,
+            Some(at) => self.fork |= !forest.is_ancestor(node, self.homes[at]),
+            None if self.homes.len() < MAX_TREES => self.homes.push(node),
+            None => self.wide = true,
+        }
+    }
+
+    /// Note that a source lies at a depth.
+    pub fn reach(&mut self, depth: u32) {
+        self.least = Some(self.least.map_or(depth, |least| least.min(depth)));
     }
 }
 

@@ -149,9 +149,10 @@ impl Stand {
         }
     }
 
-    /// All reasons of a memory of the log. O(1) for sources on one path, else O(what it derives from).
+    /// The flags of a memory of the log, and what its sources have against the view. O(1) for sources on one path,
+    /// else O(what it derives from).
     #[must_use]
-    pub fn reasons(&self, mem: Mem, facts: Facts<'_>) -> Reasons {
+    pub fn reasons_of_sources(&self, mem: Mem, facts: Facts<'_>) -> Reasons {
         let flags = facts.memories.flags(mem);
         if !self.is_usable() {
             return flags | self.problems;

@@ -274,6 +274,12 @@ impl Forest {
         .collect()
     }
 
+    /// Whether messages wait below an id that no message bears.
+    #[must_use]
+    pub fn awaits(&self, number: Number) -> bool {
+        self.waiting.contains_key(&number.0)
+    }
+
     /// Whether no message hangs below.
     #[must_use]
     pub fn is_leaf(&self, node: Node) -> bool {

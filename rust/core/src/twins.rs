@@ -3,26 +3,43 @@
 //! Engine and reference are held together from Python; here each structure is
 //! held against its plain twin, on logs in which everything goes wrong.
 
-use crate::encode::{memory_skeleton, message_skeleton};
+use crate::encode::{
+    MemoryFields, RetractionFields, erasure_skeleton, memory_skeleton, message_skeleton, restoration_skeleton,
+    retraction_skeleton,
+};
 use crate::engine::Engine;
+use crate::event::Scope;
 use crate::ids::{Mem, Node};
-use crate::reason::{OTHER_TREE, Reasons};
+use crate::reason::{Admitted, OTHER_TREE, RETRACTED, Reasons, SUPERSEDED, UNKNOWN_MEMORY};
 use crate::visible::Visible;
 use proptest::prelude::*;
 use std::sync::atomic::AtomicU32;
 
-/// A message with the place of its parent, or a memory with sources and upstreams by place.
+/// An event; what it refers to is given by place.
 #[derive(Clone, Debug)]
 enum Made {
     Message(usize),
-    Memory(Vec<usize>, Vec<usize>),
+    Memory { sources: Vec<usize>, upstreams: Vec<usize>, supersedes: Vec<usize>, adopts: usize, key: usize },
+    Retraction { at: usize, scope: usize, named: Vec<usize>, how: usize },
+    Restoration { at: usize, scope: usize, of: usize },
+    Erasure(Vec<usize>, bool),
 }
 
 fn made() -> impl Strategy<Value = Made> {
-    let places = || prop::collection::vec(0_usize..40, 0..4);
+    let place = || 0_usize..40;
+    let places = |most| prop::collection::vec(place(), 0..most);
+    let some = || prop::collection::vec(place(), 1..4);
+    let memory = (places(4), places(3), places(3), 0_usize..160, 0_usize..4);
     prop_oneof![
-        2 => (0_usize..40).prop_map(Made::Message),
-        1 => (places(), places()).prop_map(|(sources, upstreams)| Made::Memory(sources, upstreams)),
+        12 => place().prop_map(Made::Message),
+        8 => memory.prop_map(|(sources, upstreams, supersedes, adopts, key)| {
+            Made::Memory { sources, upstreams, supersedes, adopts, key }
+        }),
+        3 => (place(), 0_usize..3, some(), 0_usize..6).prop_map(|(at, scope, named, how)| {
+            Made::Retraction { at, scope, named, how }
+        }),
+        2 => (place(), 0_usize..3, place()).prop_map(|(at, scope, of)| Made::Restoration { at, scope, of }),
+        1 => (some(), any::<bool>()).prop_map(|(targets, alone)| Made::Erasure(targets, alone)),
     ]
 }
 
@@ -35,6 +52,7 @@ fn skeletons(log: &[Made]) -> Vec<Vec<u8>> {
         ids.dedup();
         ids
     };
+    let scopes = [Scope::Branch, Scope::Tree, Scope::Everywhere];
     let skeleton = |(place, made): (usize, &Made)| match made {
         Made::Message(0) => message_skeleton(&id(place), Some(None)),
         Made::Message(1) => message_skeleton(&id(place), None),
@@ -43,14 +61,44 @@ fn skeletons(log: &[Made]) -> Vec<Vec<u8>> {
             let parent = if *at < 30 { id(place.saturating_sub(at / 8 + 1)) } else { id(*at) };
             message_skeleton(&id(place), Some(Some(&parent)))
         }
-        Made::Memory(sources, upstreams) => {
-            let (sources, upstreams) = (sorted(sources), sorted(upstreams));
-            let sources: Vec<_> = sources.iter().map(String::as_str).collect();
-            let upstreams: Vec<_> = upstreams.iter().map(String::as_str).collect();
-            memory_skeleton(&id(place), &sources, &upstreams, None, None)
+        Made::Memory { sources, upstreams, supersedes, adopts, key } => {
+            let lists = [sources, upstreams, supersedes].map(|places| sorted(places));
+            let [sources, upstreams, supersedes] =
+                lists.each_ref().map(|ids| ids.iter().map(String::as_str).collect::<Vec<_>>());
+            let adopts = (*adopts < 40).then(|| id(*adopts));
+            let fields = MemoryFields {
+                sources: &sources,
+                derived_from: &upstreams,
+                supersedes: &supersedes,
+                adopts: adopts.as_deref(),
+                label: None,
+                key: ["home", "work"].get(*key).copied(),
+            };
+            memory_skeleton(&id(place), &fields)
+        }
+        Made::Retraction { at, scope, named, how } => {
+            let named = sorted(named);
+            let named: Vec<_> = named.iter().map(String::as_str).collect();
+            let at = id(*at);
+            let fields = RetractionFields { at: &at, scope: scopes[*scope], ..RetractionFields::default() };
+            let fields = match how {
+                0 | 1 => RetractionFields { memories: &named, ..fields },
+                2 | 3 => RetractionFields { sources: &named, ..fields },
+                _ => RetractionFields { keys: &["home"], standing: *how == 5, ..fields },
+            };
+            retraction_skeleton(&id(place), &fields)
+        }
+        Made::Restoration { at, scope, of } => restoration_skeleton(&id(place), &id(*at), scopes[*scope], &id(*of)),
+        Made::Erasure(targets, alone) => {
+            let targets = sorted(targets);
+            erasure_skeleton(&id(place), &targets.iter().map(String::as_str).collect::<Vec<_>>(), *alone)
         }
     };
     log.iter().enumerate().map(skeleton).collect()
+}
+
+fn from<'a>(sources: &'a [&'a str]) -> MemoryFields<'a> {
+    MemoryFields { sources, ..MemoryFields::default() }
 }
 
 fn folded(skeletons: &[&[u8]], batch: usize, prepare: bool) -> Engine {
@@ -97,25 +145,33 @@ proptest! {
         let anchors = std::iter::once(vec![]).chain(numbers.iter().map(|&a| vec![a])).chain(pairs.step_by(7));
         for anchors in anchors {
             let Ok(stand) = engine.stand(&anchors) else { continue };
-            let reasons = engine.all_reasons(&stand);
-            for (at, &expected) in reasons.iter().enumerate() {
-                let mem = Mem(at as u32);
-                prop_assert_eq!(engine.reasons(Some(mem), &stand), expected);
-                prop_assert_eq!(engine.explain(mem, &stand).reasons, expected);
-                let by_tour = engine.reasons_by_tour(mem, &stand);
-                prop_assert!(by_tour.is_none_or(|reasons| reasons == expected));
-            }
-            let strict: Vec<_> = reasons.iter().map(|&reasons| reasons == 0).collect();
-            prop_assert_eq!(&set(&engine.answer(&stand, 0).visible, mems), &strict);
-            if let Some(answer) = engine.walk(&stand) {
-                prop_assert_eq!(&set(&answer.visible, mems), &strict);
-            }
-            if stand.is_usable() {
-                prop_assert_eq!(&set(&engine.scan(&stand), mems), &strict);
-            }
-            for policy in [0x0761_u16, OTHER_TREE | 0x0400, Reasons::MAX] {
+            for policy in [0, 0x0761_u16, OTHER_TREE | 0x0400, SUPERSEDED | RETRACTED, Reasons::MAX] {
+                let policy = policy & !UNKNOWN_MEMORY;
+                let reasons = engine.all_reasons(&stand, policy);
+                for (at, &expected) in reasons.iter().enumerate() {
+                    let mem = Mem(at as u32);
+                    let replaced = if engine.is_replaced(mem, &stand, policy) { SUPERSEDED } else { 0 };
+                    prop_assert_eq!(engine.reasons(Some(mem), &stand) | replaced, expected);
+                    prop_assert_eq!(engine.explain(mem, &stand, policy).reasons, expected);
+                    let by_tour = engine.reasons_by_tour(mem, &stand);
+                    prop_assert!(by_tour.is_none_or(|reasons| reasons == expected));
+                }
                 let shown: Vec<_> = reasons.iter().map(|&reasons| reasons & !policy == 0).collect();
-                prop_assert_eq!(&set(&engine.answer(&stand, policy).visible, mems), &shown);
+                let answer = engine.answer(&stand, policy);
+                prop_assert_eq!(&set(&answer.visible, mems), &shown);
+                let mut admitted = Admitted::default();
+                reasons.iter().filter(|&&reasons| reasons & !policy == 0).for_each(|&reasons| admitted.add(reasons));
+                prop_assert_eq!(admitted.counts(), answer.admitted.counts());
+                if policy == 0 {
+                    if let Some(answer) = engine.walk(&stand) {
+                        prop_assert_eq!(&set(&answer.visible, mems), &shown);
+                    }
+                    if stand.is_usable() {
+                        let by_sources = |mem| stand.reasons_of_sources(Mem(mem as u32), engine.facts()) == 0;
+                        let on_path: Vec<_> = (0..mems).map(by_sources).collect();
+                        prop_assert_eq!(&set(&engine.scan(&stand), mems), &on_path);
+                    }
+                }
             }
         }
         for policy in [0, 0x0761] {
@@ -129,7 +185,8 @@ proptest! {
                 let number = numbers.get(node as usize).copied().flatten();
                 let stand = engine.stand(&[number]).unwrap();
                 let mem = ((mem as usize) < mems).then_some(Mem(mem));
-                prop_assert_eq!(visible == 1, engine.reasons(mem, &stand) & !policy == 0);
+                let replaced = mem.is_some_and(|mem| engine.is_replaced(mem, &stand, policy));
+                prop_assert_eq!(visible == 1, engine.reasons(mem, &stand) & !policy == 0 && !replaced);
             }
         }
     }
@@ -151,7 +208,7 @@ proptest! {
             let id = a.ids().name(a.ids().of_message(node));
             let stand_a = a.stand(&[a.ids().find(id)]).unwrap();
             let stand_b = b.stand(&[b.ids().find(id)]).unwrap();
-            let (all_a, all_b) = (a.all_reasons(&stand_a), b.all_reasons(&stand_b));
+            let (all_a, all_b) = (a.all_reasons(&stand_a, 0), b.all_reasons(&stand_b, 0));
             for (at, &reasons) in all_a.iter().enumerate() {
                 let number = b.ids().find(a.ids().name(a.memories().number(Mem(at as u32)))).unwrap();
                 prop_assert_eq!(all_b[b.ids().memory(number).unwrap().at()], reasons);
@@ -167,8 +224,7 @@ fn memories_that_arrive_backwards_are_found_in_order() {
         let parent = (at > 0).then(|| format!("u{:03}", at - 1));
         message_skeleton(&format!("u{at:03}"), Some(parent.as_deref()))
     });
-    let memories =
-        (0..300).rev().map(|at| memory_skeleton(&format!("m{at:03}"), &[&format!("u{at:03}")], &[], None, None));
+    let memories = (0..300).rev().map(|at| memory_skeleton(&format!("m{at:03}"), &from(&[&format!("u{at:03}")])));
     let all: Vec<_> = messages.chain(memories).collect();
     let engine = folded(&all.iter().map(Vec::as_slice).collect::<Vec<_>>(), 7, false);
     for at in [0, 1, 7, 8, 9, 150, 298, 299] {
@@ -188,9 +244,174 @@ fn memories_derived_later_make_a_frozen_tour_stale() {
     let mut engine = folded(&messages.iter().map(Vec::as_slice).collect::<Vec<_>>(), 7, true);
     assert!(engine.is_toured());
     let memories: Vec<_> =
-        (0..40).map(|at| memory_skeleton(&format!("m{at:02}"), &[&format!("u{at:02}")], &[], None, None)).collect();
+        (0..40).map(|at| memory_skeleton(&format!("m{at:02}"), &from(&[&format!("u{at:02}")]))).collect();
     for (first_seq, block) in engine.encode(&memories.iter().map(Vec::as_slice).collect::<Vec<_>>()).unwrap() {
         engine.fold(first_seq, &block).unwrap();
     }
     assert!(!engine.is_toured());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    /// What is foreseen to be erased by a batch is what is erased once it is folded.
+    #[test]
+    fn what_a_batch_erases_is_foreseen(
+        log in prop::collection::vec(made(), 1..40),
+        order in prop::collection::vec(any::<u32>(), 40),
+        cut in 0_usize..40,
+    ) {
+        let all = skeletons(&log);
+        let mut shuffled: Vec<_> = all.iter().map(Vec::as_slice).zip(order).collect();
+        shuffled.sort_by_key(|&(_, key)| key);
+        let shuffled: Vec<_> = shuffled.into_iter().map(|(skeleton, _)| skeleton).collect();
+        let (before, batch) = shuffled.split_at(cut.min(shuffled.len()));
+        let mut engine = folded(before, 7, false);
+        let gone = |engine: &Engine| -> Vec<_> {
+            let numbers = engine.events(0, u32::MAX).into_iter();
+            numbers.filter(|&number| engine.changes().erasures.has(number, engine.ids())).collect()
+        };
+        let was = gone(&engine).len();
+        // What is stored already may stand in the batch again.
+        let again: Vec<_> = before.iter().step_by(3).chain(batch).copied().collect();
+        let (places, positions) = engine.erased_by(&again).unwrap();
+        prop_assert_eq!(gone(&engine).len(), was);
+        for (first_seq, block) in engine.encode(batch).unwrap() {
+            engine.fold(first_seq, &block).unwrap();
+        }
+        let erased: Vec<_> = gone(&engine).into_iter().filter_map(|number| engine.ids().seq(number)).collect();
+        let expected = again.iter().enumerate().filter(|(_, skeleton)| {
+            let id = crate::encode::skeleton_id(skeleton).unwrap();
+            engine.ids().find(id).is_some_and(|number| engine.changes().erasures.has(number, engine.ids()))
+        });
+        prop_assert_eq!(places, expected.map(|(at, _)| at).collect::<Vec<_>>());
+        let stored = erased.iter().copied().filter(|&seq| (seq as usize) < before.len());
+        let erased_before = folded(before, 7, false);
+        let newly = stored.filter(|&seq| !gone(&erased_before).iter().any(|&number| erased_before.ids().seq(number) == Some(seq)));
+        prop_assert_eq!(positions, newly.collect::<Vec<_>>());
+    }
+
+    /// What live memories replace, by chains of versions or by a walk, is what following every link says.
+    #[test]
+    fn what_is_replaced_is_what_the_links_reach(
+        links in prop::collection::vec(prop::collection::vec(0_usize..30, 0..3), 1..30),
+        straight in prop::collection::vec(0_u8..8, 30),
+        order in prop::collection::vec(any::<u32>(), 30),
+        live in prop::collection::vec(any::<bool>(), 30),
+    ) {
+        // Mostly chains: one in eight replaces what the dice said.
+        let targets: Vec<Vec<usize>> = links
+            .iter()
+            .enumerate()
+            .map(|(at, links)| match straight[at] {
+                0 => links.clone(),
+                1 => links.iter().map(|&link| link.min(at.saturating_sub(1))).take(1).collect(),
+                _ => at.checked_sub(1).into_iter().collect(),
+            })
+            .collect();
+        let skeleton = |at: usize| {
+            let mut ids: Vec<_> = targets[at].iter().map(|target| format!("{target:02}")).collect();
+            ids.sort_unstable();
+            ids.dedup();
+            let ids: Vec<_> = ids.iter().map(String::as_str).collect();
+            memory_skeleton(&format!("{at:02}"), &MemoryFields { supersedes: &ids, ..MemoryFields::default() })
+        };
+        let all: Vec<_> = (0..targets.len()).map(skeleton).collect();
+        let mut shuffled: Vec<_> = (0..all.len()).collect();
+        shuffled.sort_by_key(|&at| order[at]);
+        let engine = folded(&shuffled.iter().map(|&at| &*all[at]).collect::<Vec<_>>(), 5, false);
+        let mem = |at: usize| engine.ids().memory(engine.ids().find(&format!("{at:02}")).unwrap()).unwrap();
+        let supersession = &engine.changes().supersession;
+        let alive = (0..targets.len()).filter(|&at| live[at]);
+        let replaced = supersession.replaced(alive.clone().map(mem), engine.ids(), engine.memories());
+        let mut expected = vec![false; targets.len()];
+        let mut replacing = vec![vec![]; targets.len()];
+        for from in 0..targets.len() {
+            let (mut next, mut met) = (targets[from].clone(), vec![false; 30]);
+            while let Some(at) = next.pop() {
+                if at < targets.len() && !std::mem::replace(&mut met[at], true) {
+                    next.extend(&targets[at]);
+                }
+            }
+            for at in (0..targets.len()).filter(|&at| met[at] && at != from) {
+                expected[at] |= live[from];
+                replacing[at].push(mem(from));
+            }
+        }
+        for at in 0..targets.len() {
+            prop_assert_eq!(replaced.has(mem(at)), expected[at], "{} of {:?} in {:?}", at, &targets, &shuffled);
+            let mut found: Vec<_> = supersession.replacements(mem(at), engine.memories()).collect();
+            found.sort_unstable();
+            replacing[at].sort_unstable();
+            prop_assert_eq!(&found, &replacing[at]);
+        }
+    }
+}
+
+/// Ten messages, twelve memories that derive from or adopt earlier ones, and what takes back and brings back.
+const CASES: u32 = match option_env!("FUZZ") { Some(_) => 40000, None => 300 };
+fn lively() -> impl Strategy<Value = Vec<Made>> {
+    let messages = prop::collection::vec((0_usize..40).prop_map(Made::Message), 9);
+    let few = |range: std::ops::Range<usize>| prop::collection::vec(range, 0..3);
+    let memory = (few(0..10), few(10..24), prop_oneof![10_usize..22, Just(40)], 0_usize..5);
+    let memory = memory.prop_map(|(sources, upstreams, adopts, key)| {
+        let sources = sources.into_iter().take(2).collect();
+        Made::Memory { sources, upstreams, supersedes: vec![], adopts, key }
+    });
+    let retraction = (0_usize..11, 0_usize..7, prop::collection::vec(0_usize..22, 1..3), 0_usize..6)
+        .prop_map(|(at, scope, named, how)| Made::Retraction { at, scope: scope.saturating_sub(4), named, how });
+    let restoration = (0_usize..11, 0_usize..7, 22_usize..40)
+        .prop_map(|(at, scope, of)| Made::Restoration { at, scope: scope.saturating_sub(4), of });
+    let changes = prop::collection::vec(prop_oneof![3 => retraction, 1 => restoration], 1..18);
+    (messages, prop::collection::vec(memory, 12), changes).prop_map(|(messages, mut memories, changes)| {
+        for (at, made) in memories.iter_mut().enumerate() {
+            if let Made::Memory { upstreams, adopts, .. } = made {
+                // One in a few refers to what comes later, or to what never does.
+                upstreams.retain(|&up| up < 10 + at || up > 21);
+                if *adopts >= 10 + at && *adopts != 11 {
+                    *adopts = 40;
+                }
+            }
+        }
+        [vec![Made::Message(0)], messages, memories, changes].concat()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: CASES, ..ProptestConfig::default() })]
+
+    /// What is judged beforehand keeps up with every event, in any order of arrival: after each one, sets that rest on it are
+    /// what the retractions in effect say.
+    #[test]
+    fn what_is_judged_beforehand_keeps_up_with_every_event(
+        log in lively(),
+        order in prop::collection::vec(0_u32..100, 40),
+        mixed in 1_u32..8,
+        batch in 1_usize..4,
+    ) {
+        let all = skeletons(&log);
+        let mut shuffled: Vec<_> = all.iter().map(Vec::as_slice).zip(0..).zip(order).collect();
+        // From nearly in order to any order.
+        shuffled.sort_by_key(|&((_, at), key)| at * 8 + key * mixed * mixed / 8);
+        let shuffled: Vec<_> = shuffled.into_iter().map(|((skeleton, _), _)| skeleton).collect();
+        let mut engine = Engine::new(1);
+        for batch in shuffled.chunks(batch) {
+            for (first_seq, block) in engine.encode(batch).unwrap() {
+                engine.fold(first_seq, &block).unwrap();
+            }
+            engine.update();
+            let mems = engine.memories().len();
+            let nodes: Vec<_> = (0..engine.forest().len() as u32).map(Node).collect();
+            let numbers: Vec<_> = nodes.iter().map(|&node| Some(engine.ids().of_message(node))).collect();
+            let others = numbers.iter().rev().zip(&numbers).map(|(&a, &b)| vec![a, b]);
+            for anchors in numbers.iter().map(|&a| vec![a]).chain(others).chain(numbers.iter().map(|&a| vec![a, None])) {
+                let Ok(stand) = engine.stand(&anchors) else { continue };
+                let reasons = engine.all_reasons(&stand, 0);
+                let shown: Vec<_> = reasons.iter().map(|&reasons| reasons == 0).collect();
+                prop_assert_eq!(&set(&engine.answer(&stand, 0).visible, mems), &shown, "{:?}", &anchors);
+                let single: Vec<_> = (0..mems).map(|at| engine.reasons(Some(Mem(at as u32)), &stand)).collect();
+                prop_assert_eq!(&single, &reasons, "{:?}", &anchors);
+            }
+        }
+    }
 }

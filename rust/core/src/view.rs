@@ -8,11 +8,12 @@
 //! Where much is found without a mark, comparing every span is faster. All give one set.
 
 use crate::Map;
+use crate::bits::each_bit;
 use crate::chains::Chain;
 use crate::facts::Facts;
 use crate::ids::{Mem, Node};
 use crate::provenance::Memories;
-use crate::runs::Hung;
+use crate::runs::{Hanging, Hung};
 use crate::shape::Shape;
 use crate::spans::{Span, mark_covering};
 use crate::stand::Stand;
@@ -40,6 +41,8 @@ const MOST_AMENDED: usize = if cfg!(test) { 2 } else { 256 };
 /// What a walk has come upon.
 struct Found<'a> {
     memories: Vec<&'a [u32]>,
+    /// Memories that are covered from a message of the path on.
+    covered: Vec<&'a [u32]>,
     marks: Vec<&'a [u64]>,
     /// What it may still cost, in memories found.
     budget: usize,
@@ -47,7 +50,7 @@ struct Found<'a> {
 
 impl Default for Found<'_> {
     fn default() -> Self {
-        Self { memories: Vec::new(), marks: Vec::new(), budget: usize::MAX }
+        Self { memories: Vec::new(), covered: Vec::new(), marks: Vec::new(), budget: usize::MAX }
     }
 }
 
@@ -73,8 +76,7 @@ pub struct Index {
     later: Vec<(Node, Mem)>,
     /// The same as bits.
     is_later: Vec<u64>,
-    on_chain: Vec<Hung>,
-    on_leaf: Map<u32, Vec<u32>>,
+    hanging: Hanging,
     several: Vec<Mem>,
     /// The same as bits.
     is_several: Vec<u64>,
@@ -94,8 +96,7 @@ impl Default for Index {
             spans: vec![Span::NEVER],
             later: Vec::new(),
             is_later: Vec::new(),
-            on_chain: Vec::new(),
-            on_leaf: Map::default(),
+            hanging: Hanging::default(),
             several: Vec::new(),
             is_several: Vec::new(),
             marks: Map::default(),
@@ -142,10 +143,7 @@ impl Index {
             Shape::Nowhere | Shape::Wide | Shape::Fork => return,
         };
         self.hung += 1;
-        match forest.chain(home) {
-            Some(chain) => self.on_chain(chain).push(forest.depth(home), mem.0 | mark),
-            None => self.on_leaf.entry(home.0).or_default().push(mem.0 | mark),
-        }
+        self.hanging.push(home, mem.0 | mark, forest);
     }
 
     fn set_span(&mut self, mem: Mem, home: Node, tour: &Tour) {
@@ -175,22 +173,9 @@ impl Index {
         self.amended.clear();
     }
 
-    fn on_chain(&mut self, chain: Chain) -> &mut Hung {
-        if self.on_chain.len() <= chain.at() {
-            self.on_chain.resize_with(chain.at() + 1, Hung::default);
-        }
-        &mut self.on_chain[chain.at()]
-    }
-
     /// A message got its first child, and so its chain: what hangs on it moves there.
     pub fn joined(&mut self, forest: &Forest, node: Node) {
-        if self.on_leaf.is_empty() {
-            return;
-        }
-        let (Some(chain), Some(memories)) = (forest.chain(node), self.on_leaf.remove(&node.0)) else { return };
-        let depth = forest.depth(node);
-        let hung = self.on_chain(chain);
-        memories.into_iter().for_each(|mem| hung.push(depth, mem));
+        self.hanging.joined(forest, node);
     }
 
     /// Take the spans anew after the tour was rebuilt, and mark long chains. O(memories), and for each of at
@@ -210,7 +195,7 @@ impl Index {
         }
         self.unmark();
         // A chain begins after the one that it hangs on, so that marks build on each other.
-        for chain in 0..self.on_chain.len() {
+        for chain in 0..self.hanging.chains() {
             self.mark(Chain(chain as u32), forest, tour, memories);
         }
         self.marked.sort_unstable();
@@ -219,10 +204,11 @@ impl Index {
     /// Mark a chain wherever as many of its own memories as a stride hang below the last mark on it.
     fn mark(&mut self, chain: Chain, forest: &Forest, tour: &Tour, memories: &Memories) {
         let stride = LEAST_STRIDE.max(self.len() / MOST_MARKS);
-        self.on_chain[chain.at()].merge();
+        self.hanging.of_chain(chain).merge();
         let mut next = stride - 1;
-        while let Some(&depth) = self.on_chain[chain.at()].first.depths.get(next) {
-            let run = &self.on_chain[chain.at()].first;
+        while let Some(hung) = self.hanging.on_chain(chain) {
+            let run = &hung.first;
+            let Some(&depth) = run.depths.get(next) else { break };
             let shape = memories.shape(Mem(run.memories[next] & !SEVERAL));
             next = run.down_to(depth).len() + stride - 1;
             // A mark whose place nobody knew could not be amended.
@@ -230,7 +216,7 @@ impl Index {
             let Some(&home) = home else { continue };
             let mut words = vec![0; self.len().div_ceil(64)];
             let mut found = Found::default();
-            self.climb(chain, depth, forest, &mut found);
+            self.climb(chain, depth, forest, None, &mut found);
             found.set_bits(&mut words);
             self.marks.entry(chain.0).or_default().push(Mark { depth, words: words.into() });
             self.marked.push(tour.span(home).start);
@@ -267,43 +253,47 @@ impl Index {
         self.spans[mem.at()]
     }
 
-    /// The memories without a flag that are on the path. At least one anchor must be usable.
+    /// The memories without a flag that are on the path, and, where these are few, those of them that are covered from a
+    /// message of the path on. At least one anchor must be usable.
     #[must_use]
-    pub fn on_path(&self, stand: &Stand, facts: Facts<'_>) -> Visible {
-        match self.found(stand, facts.forest) {
-            None => self.scan(stand, facts),
-            Some(found) if found.marks.is_empty() => Visible::Sparse(self.sparse(&found, stand, facts)),
+    pub fn on_path<'a>(&'a self, stand: &Stand, facts: Facts<'a>) -> (Visible, Vec<&'a [u32]>) {
+        match self.found(stand, facts) {
+            None => (self.scan(stand, facts), Vec::new()),
+            Some(found) if found.marks.is_empty() => {
+                (Visible::Sparse(self.sparse(&found, stand, facts)), found.covered)
+            }
             Some(found) => {
                 let mut words = vec![0; self.len().div_ceil(64)];
                 found.set_bits(&mut words);
                 Self::add_checked(&self.amended, &mut words, stand, facts);
                 self.keep_several(&mut words, stand, facts);
-                Visible::Dense(words)
+                (Visible::Dense(words), Vec::new())
             }
         }
     }
 
     /// The same where it is little; `None` where a mark or a scan is faster than listing it.
     #[must_use]
-    pub fn walk(&self, stand: &Stand, facts: Facts<'_>) -> Option<Vec<u32>> {
-        let found = self.found(stand, facts.forest).filter(|found| found.marks.is_empty())?;
-        Some(self.sparse(&found, stand, facts))
+    pub fn walk<'a>(&'a self, stand: &Stand, facts: Facts<'a>) -> Option<(Vec<u32>, Vec<&'a [u32]>)> {
+        let found = self.found(stand, facts).filter(|found| found.marks.is_empty())?;
+        Some((self.sparse(&found, stand, facts), found.covered))
     }
 
     /// What hangs on the path; `None` where that is so much that a scan is faster.
-    fn found(&self, stand: &Stand, forest: &Forest) -> Option<Found<'_>> {
+    fn found<'a>(&'a self, stand: &Stand, facts: Facts<'a>) -> Option<Found<'a>> {
         // A scan costs about a sixteenth of what a memory found does, for each anchor; a step to
         // the next chain as much as four memories found.
         let budget = self.len() * stand.anchors().len() / 16 + 64;
         let mut found = Found { memories: Vec::with_capacity(32), budget, ..Found::default() };
+        let forest = facts.forest;
+        let covers = facts.changes.covered.hanging();
         for anchor in stand.anchors() {
-            if forest.chain(anchor).is_none()
-                && let Some(hung) = self.on_leaf.get(&anchor.0)
-            {
-                found.memories.push(&hung[..]);
+            if forest.chain(anchor).is_none() {
+                found.memories.push(self.hanging.on_leaf(anchor));
+                found.covered.extend(covers.map(|covers| covers.on_leaf(anchor)));
             }
             if let Some((chain, depth)) = forest.chain_above(anchor) {
-                self.climb(chain, depth, forest, &mut found)?;
+                self.climb(chain, depth, forest, covers, &mut found)?;
             }
         }
         Some(found)
@@ -320,12 +310,22 @@ impl Index {
 
     /// Find what hangs on the way up from a depth of a chain, as far as the first mark; `None` where
     /// the budget does not reach.
-    fn climb<'a>(&'a self, chain: Chain, depth: u32, forest: &Forest, found: &mut Found<'a>) -> Option<()> {
+    fn climb<'a>(
+        &'a self,
+        chain: Chain,
+        depth: u32,
+        forest: &Forest,
+        covers: Option<&'a Hanging>,
+        found: &mut Found<'a>,
+    ) -> Option<()> {
         let mut at = Some((chain, depth));
         while let Some((chain, depth)) = at {
             let marks = if self.marks.is_empty() { None } else { self.marks.get(&chain.0) };
             let mark = marks.and_then(|marks| marks.iter().rev().find(|mark| mark.depth <= depth));
-            for run in self.on_chain.get(chain.at()).into_iter().flat_map(Hung::runs) {
+            let covers = covers.and_then(|covers| covers.on_chain(chain));
+            let covers = covers.into_iter().flat_map(Hung::runs).map(|run| run.down_to(depth));
+            found.covered.extend(covers.filter(|covered| !covered.is_empty()));
+            for run in self.hanging.on_chain(chain).into_iter().flat_map(Hung::runs) {
                 let memories = mark.map_or_else(|| run.down_to(depth), |mark| run.between(mark.depth, depth));
                 found.budget = found.budget.checked_sub(memories.len())?;
                 found.memories.push(memories);
@@ -363,10 +363,7 @@ impl Index {
             return;
         }
         for (at, (word, several)) in words.iter_mut().zip(&self.is_several).enumerate() {
-            let mut left = *word & several;
-            while left != 0 {
-                let bit = left.trailing_zeros();
-                left &= left - 1;
+            for bit in each_bit(*word & several) {
                 if !Self::shows(Mem(at as u32 * 64 + bit), stand, facts) {
                     *word &= !(1 << bit);
                 }

@@ -1,5 +1,7 @@
 //! A set of memories, listed or as bits, and what was let through to it.
 
+use crate::bits::{Bits, each_bit};
+use crate::ids::Mem;
 use crate::reason::Admitted;
 
 /// A set of memories.
@@ -27,6 +29,38 @@ impl Visible {
         self.len() == 0
     }
 
+    /// Put in a memory that is not in it.
+    pub fn push(&mut self, mem: Mem) {
+        match self {
+            Self::Sparse(ordinals) => ordinals.push(mem.0),
+            Self::Dense(words) => words[mem.at() / 64] |= 1 << (mem.0 % 64),
+        }
+    }
+
+    /// Those that are among `some`, too.
+    pub fn among<'a>(&'a self, some: &'a Bits) -> impl Iterator<Item = Mem> + 'a {
+        let (ordinals, words) = match self {
+            Self::Sparse(ordinals) => (&ordinals[..], &[][..]),
+            Self::Dense(words) => (&[][..], &words[..]),
+        };
+        let both = words.iter().zip(some.words()).enumerate();
+        let dense = both.flat_map(|(at, (word, some))| each_bit(word & some).map(move |bit| Mem(at as u32 * 64 + bit)));
+        ordinals.iter().map(|&mem| Mem(mem)).filter(|&mem| some.has(mem)).chain(dense)
+    }
+
+    /// Leave out those among `some` that are not to be kept.
+    pub fn retain(&mut self, some: &Bits, mut keep: impl FnMut(Mem) -> bool) {
+        match self {
+            Self::Sparse(ordinals) => ordinals.retain(|&mem| !some.has(Mem(mem)) || keep(Mem(mem))),
+            Self::Dense(words) => {
+                for (at, (word, some)) in words.iter_mut().zip(some.words()).enumerate() {
+                    let gone = each_bit(*word & some).filter(|&bit| !keep(Mem(at as u32 * 64 + bit)));
+                    *word &= !gone.fold(0, |gone, bit| gone | 1 << bit);
+                }
+            }
+        }
+    }
+
     /// Their ordinals, ascending.
     #[must_use]
     pub fn ordinals(&self) -> Vec<u32> {
@@ -39,11 +73,7 @@ impl Visible {
             Self::Dense(words) => {
                 let mut out = Vec::with_capacity(self.len());
                 for (at, &word) in words.iter().enumerate() {
-                    let mut left = word;
-                    while left != 0 {
-                        out.push(at as u32 * 64 + left.trailing_zeros());
-                        left &= left - 1;
-                    }
+                    out.extend(each_bit(word).map(|bit| at as u32 * 64 + bit));
                 }
                 out
             }

@@ -1,5 +1,6 @@
 //! Between Python's values and the engine's.
 
+use branchmem_core::event::Scope;
 use branchmem_core::reason::{Counts, bits};
 use branchmem_core::{BlockError, Engine, Mem, Node, Number};
 use pyo3::buffer::PyBuffer;
@@ -22,7 +23,7 @@ pub const UNKNOWN: u32 = u32::MAX;
 pub fn block_error(error: &BlockError) -> PyErr {
     let newer = match error {
         BlockError::Damaged(_) | BlockError::Gap(_) => false,
-        BlockError::TooNew(_) | BlockError::Unsupported(_) => true,
+        BlockError::TooNew(_) => true,
     };
     crate::BlockError::new_err((error.to_string(), newer))
 }
@@ -175,6 +176,15 @@ pub fn fresh_bytes(buffer: &mut PyBuffer<u8>) -> &mut [u8] {
             bytes.as_mut()
         }
     })
+}
+
+/// The name of a scope.
+pub fn scope_name(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Branch => "branch",
+        Scope::Tree => "tree",
+        Scope::Everywhere => "everywhere",
+    }
 }
 
 /// A numpy array over bytes that nothing else refers to.

@@ -7,6 +7,7 @@ use branchmem_core::reason::{Admitted, UNKNOWN_MEMORY};
 use branchmem_core::topology::Above;
 use branchmem_core::{Ambiguous, BlockError, Engine as Core, Mem, Node, Number};
 use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::sync::PyOnceLock;
@@ -133,6 +134,17 @@ impl Engine {
         let slices: Vec<&[u8]> = skeletons.iter().map(|skeleton| &**skeleton).collect();
         let blocks = py.detach(|| self.shared.read().encode(&slices)).map_err(|error| convert::block_error(&error))?;
         Ok(blocks.into_iter().map(|(seq, block)| (seq, PyBytes::new(py, &block))).collect())
+    }
+
+    /// Which of these skeletons, once appended, bear an erased id, and where the stored events lie whose content goes.
+    fn erased_by(&self, py: Python<'_>, skeletons: Vec<PyBackedBytes>) -> PyResult<(Vec<usize>, Vec<u32>)> {
+        self.shared.check()?;
+        let slices: Vec<&[u8]> = skeletons.iter().map(|skeleton| &**skeleton).collect();
+        let find = || {
+            let may_erase = self.shared.read().may_erase(&slices);
+            if may_erase { self.shared.write().erased_by(&slices) } else { Ok((Vec::new(), Vec::new())) }
+        };
+        py.detach(find).map_err(|error| convert::block_error(&error))
     }
 
     /// Keep room for so many more events, which a log to be read is known to hold.
@@ -376,5 +388,62 @@ impl Engine {
     fn is_attached(&self, id: Name) -> PyResult<bool> {
         let engine = self.shared.checked()?;
         Ok(engine.forest().is_attached(Self::node(&engine, &id)?))
+    }
+
+    /// How many messages before a position are not attached.
+    fn orphans(&self, py: Python<'_>, before_seq: u32) -> PyResult<usize> {
+        self.shared.check()?;
+        Ok(py.detach(|| self.shared.read().orphans(before_seq)))
+    }
+
+    // Retractions, restorations, erasures.
+
+    /// The ids of all events of a type but messages and memories, in the order of the log.
+    fn ids_of<'py>(&self, py: Python<'py>, of: &str) -> PyResult<Bound<'py, PyList>> {
+        let numbers: fn(&Core) -> Vec<Number> = match of {
+            "retraction" => |engine| engine.changes().retractions.all().iter().map(|one| one.number).collect(),
+            "restoration" => {
+                |engine| engine.changes().retractions.restorations().iter().map(|one| one.number).collect()
+            }
+            "erasure" => |engine| engine.changes().erasures.all().iter().map(|one| one.number).collect(),
+            _ => return Err(PyValueError::new_err("the types are retraction, restoration and erasure")),
+        };
+        self.listed(py, |engine| Names::of_numbers(engine, numbers(engine).into_iter()))
+    }
+
+    /// The retractions and restorations whose place is not known, though their scope asks for one.
+    fn unplaced<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        self.listed(py, |engine| {
+            let unplaced = engine.changes().unplaced(engine.ids(), engine.forest());
+            Names::of_numbers(engine, unplaced.into_iter())
+        })
+    }
+
+    /// The memories that replace each other in circles, each circle sorted by id.
+    fn supersession_circles<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyList>>> {
+        self.shared.check()?;
+        let circles = py.detach(|| {
+            let engine = self.shared.read();
+            let name = |mem: &Mem| engine.ids().name(engine.memories().number(*mem));
+            let mut circles = engine.changes().supersession.circles(engine.ids(), engine.memories());
+            circles.iter_mut().for_each(|circle| circle.sort_unstable_by(|a, b| name(a).cmp(name(b))));
+            circles.sort_unstable_by(|a, b| name(&a[0]).cmp(name(&b[0])));
+            let numbers =
+                |circle: &Vec<Mem>| circle.iter().map(|&mem| engine.memories().number(mem)).collect::<Vec<_>>();
+            let names = circles.iter().map(|circle| Names::of_numbers(&engine, numbers(circle).into_iter()));
+            names.collect::<Vec<_>>()
+        });
+        circles.iter().map(|names| names.list(py)).collect()
+    }
+
+    fn has_erasures(&self) -> PyResult<bool> {
+        Ok(!self.shared.checked()?.changes().erasures.is_empty())
+    }
+
+    /// Whether the content of a message or memory of the log is gone.
+    fn is_erased(&self, id: Name) -> PyResult<bool> {
+        let engine = self.shared.checked()?;
+        let number = convert::number(&engine, &id);
+        Ok(number.is_some_and(|number| engine.changes().erasures.has(number, engine.ids())))
     }
 }

@@ -9,6 +9,7 @@
 
 mod convert;
 mod engine;
+mod explain;
 #[cfg(target_os = "linux")]
 mod pages;
 mod shared;

@@ -2,25 +2,24 @@
 
 use crate::convert::{self, AmbiguousAnchor, BadAnchor, Name, Names};
 use crate::shared::Shared;
-use branchmem_core::reason::{Admitted, UNKNOWN_MEMORY};
+use branchmem_core::reason::{Admitted, SUPERSEDED, UNKNOWN_MEMORY};
 use branchmem_core::{Ambiguous, Answer, Engine, Mem, Stand, Visible};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyIterator, PyList, PyString, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyIterator, PyList, PyString, PyTuple};
 use std::sync::{Arc, OnceLock};
 
 /// What is visible at an anchor, as of the moment it was made.
 #[pyclass(frozen, module = "branchmem", weakref)]
 pub struct View {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     /// Whose `_memory`, `_memories` and `_warn` read content and report problems.
     owner: Py<PyAny>,
     /// One id, or a tuple of ids.
-    anchors: Py<PyAny>,
+    pub(crate) anchors: Py<PyAny>,
     policy: Py<PyAny>,
-    admit: u16,
+    pub(crate) admit: u16,
     count: bool,
     stand: Stand,
     seq: u64,
@@ -117,7 +116,7 @@ impl View {
     /// Add what a memory that is shown lets through, where it still does.
     fn admit(&self, engine: &Engine, mem: Mem, admitted: &mut Admitted) {
         if self.admit != 0 {
-            let reasons = engine.reasons(Some(mem), &self.stand);
+            let reasons = self.reasons_now(engine, mem);
             if reasons & !self.admit == 0 {
                 admitted.add(reasons);
             }
@@ -133,9 +132,7 @@ impl View {
             match mem.and_then(|mem| engine.reasons_by_tour(mem, &self.stand)) {
                 Some(reasons) => Some((self.shows(&engine, mem, reasons), reasons)),
                 None if self.shared.wants_tour(&engine) => None,
-                None if mem.is_none_or(|mem| engine.memories().is_settled(mem)) || engine.is_current() => {
-                    Some(self.judge(&engine, mem))
-                }
+                None if self.may_judge(&engine, mem) => Some(self.judge(&engine, mem)),
                 None => None,
             }
         };
@@ -156,9 +153,35 @@ impl View {
         Ok(visible)
     }
 
+    /// Whether what decides on a memory is up to date.
+    fn may_judge(&self, engine: &Engine, mem: Option<Mem>) -> bool {
+        let is_final = |mem: Mem| engine.memories().is_settled(mem) && (self.admit == 0 || !engine.is_changed(mem));
+        mem.is_none_or(is_final) || engine.is_current()
+    }
+
     fn judge(&self, engine: &Engine, mem: Option<Mem>) -> (bool, u16) {
-        let reasons = engine.reasons(mem, &self.stand);
+        let reasons = mem.map_or_else(|| engine.reasons(None, &self.stand), |mem| self.reasons_now(engine, mem));
         (self.shows(engine, mem, reasons), reasons)
+    }
+
+    /// The reasons of a memory as they are now, where the view stands, as far as counters ask: where one that is not let
+    /// through hides it, those that come after it may be left out.
+    fn reasons_now(&self, engine: &Engine, mem: Mem) -> u16 {
+        let first = engine.first_reasons(mem, &self.stand);
+        if first & !self.admit != 0 || !engine.is_changed(mem) {
+            return first;
+        }
+        let reasons = engine.reasons(Some(mem), &self.stand);
+        if reasons & !self.admit != 0 || !engine.changes().supersession.related().has(mem) {
+            return reasons;
+        }
+        let is_replaced = if engine.seq() == self.seq && self.admit & SUPERSEDED == 0 {
+            // The view left it out, and for no other reason.
+            !self.holds(mem)
+        } else {
+            engine.is_replaced(mem, &self.stand, self.admit)
+        };
+        if is_replaced { reasons | SUPERSEDED } else { reasons }
     }
 
     /// Whether the view shows a memory that has these reasons by now.
@@ -185,8 +208,6 @@ impl View {
         Names::of_numbers(&engine, found.iter().map(|&(_, mem)| memories.number(mem)))
     }
 }
-
-static VERDICT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// What one hold of the lock found.
 struct Made {
@@ -248,17 +269,27 @@ impl View {
 
     #[pyo3(signature = (*, kind = None, key = None, limit = None))]
     fn memories<'py>(
-        &self,
-        py: Python<'py>,
+        slf: &Bound<'py, Self>,
         kind: Option<Name>,
         key: Option<Name>,
         limit: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.shared.check()?;
+        let (py, view) = (slf.py(), slf.get());
+        view.shared.check()?;
         let refuse = |_| PyValueError::new_err("limit is a number of memories, 0 or more, or None");
         let limit = limit.map_or(Ok(usize::MAX), |limit| limit.extract()).map_err(refuse)?;
-        let names = py.detach(|| self.ordered(kind.as_ref(), key.as_ref(), limit));
-        self.owner.bind(py).call_method1(pyo3::intern!(py, "_memories"), (names.list(py)?,))
+        let names = py.detach(|| view.ordered(kind.as_ref(), key.as_ref(), limit));
+        view.owner.bind(py).call_method1(pyo3::intern!(py, "_memories"), (names.list(py)?, slf))
+    }
+
+    /// The visible memory about a key, a list of them where there are several, or none.
+    fn current<'py>(slf: &Bound<'py, Self>, key: Name) -> PyResult<Bound<'py, PyAny>> {
+        let found = Self::memories(slf, None, Some(key), None)?;
+        match found.len()? {
+            0 => Ok(slf.py().None().into_bound(slf.py())),
+            1 => found.get_item(0),
+            _ => Ok(found),
+        }
     }
 
     fn filter<'py>(&self, py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
@@ -296,7 +327,7 @@ impl View {
         let reasons = py.detach(|| {
             let engine = self.shared.read_prepared();
             let stand = engine.stand(&convert::numbers(&engine, &ids))?;
-            Ok(engine.all_reasons(&stand))
+            Ok(engine.all_reasons(&stand, self.admit))
         });
         let reasons = reasons.map_err(|ambiguous| refuse(&self.shared, &ids, ambiguous))?;
         let bytes: Vec<u8> = reasons.iter().flat_map(|reasons| reasons.to_ne_bytes()).collect();
@@ -351,7 +382,7 @@ impl View {
     }
 
     #[getter]
-    fn anchors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+    pub(crate) fn anchors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         convert::anchors(self.anchors.bind(py))
     }
 
@@ -373,64 +404,5 @@ impl View {
         }
         let names: Vec<String> = self.problems(py)?.call_method0("names")?.extract()?;
         Ok(format!("{shown}, {}>", names.join(", ")))
-    }
-}
-
-/// An explanation, in texts that outlive the lock.
-struct Told {
-    reasons: u16,
-    blamed: Vec<u16>,
-    names: Names,
-    anchors: Vec<(usize, u16)>,
-    parted: Vec<(String, String)>,
-    seq: u64,
-}
-
-impl View {
-    fn explained<'py>(&self, py: Python<'py>, id: &Bound<'py, PyString>, count: bool) -> PyResult<Bound<'py, PyAny>> {
-        self.shared.check()?;
-        let anchors = self.anchors.bind(py);
-        let (anchor_ids, text) = (convert::anchor_texts(anchors)?, convert::text(id).map(str::to_owned));
-        let told = py.detach(|| self.told(&anchor_ids, text.as_deref()));
-        let told = told.map_err(|ambiguous| refuse(&self.shared, &anchor_ids, ambiguous))?;
-        if count {
-            self.shared.counters.verdict(told.reasons, self.admit);
-        }
-        let culprits = PyList::empty(py);
-        let names = told.names.list(py)?;
-        for (reason, name) in told.blamed.iter().zip(&names) {
-            culprits.append((*reason, name))?;
-        }
-        for (at, reason) in told.anchors {
-            culprits.append((reason, self.anchors(py)?.get_item(at)?))?;
-        }
-        if told.reasons & UNKNOWN_MEMORY != 0 {
-            culprits.append((UNKNOWN_MEMORY, id))?;
-        }
-        let parted = PyDict::new(py);
-        for (source, at) in told.parted {
-            parted.set_item(source, at)?;
-        }
-        let visible = told.reasons & !self.admit == 0;
-        let verdict = VERDICT.import(py, "branchmem.verdict", "verdict_from_parts")?;
-        verdict.call1((id, visible, told.reasons, culprits, parted, told.seq))
-    }
-
-    fn told(&self, anchors: &[Option<PyBackedStr>], id: Option<&str>) -> Result<Told, Ambiguous> {
-        let engine = self.shared.read_current();
-        let numbers = convert::numbers(&engine, anchors);
-        let stand = engine.stand(&numbers)?;
-        let mem = id.and_then(|id| convert::memory(&engine, id));
-        let explanation = mem.map(|mem| engine.explain(mem, &stand)).unwrap_or_default();
-        let reasons = mem.map_or_else(|| engine.reasons(None, &stand), |_| explanation.reasons);
-        let name = |number| engine.ids().name(number).to_owned();
-        Ok(Told {
-            reasons,
-            blamed: explanation.culprits.iter().map(|&(reason, _)| reason).collect(),
-            names: Names::of_numbers(&engine, explanation.culprits.iter().map(|&(_, number)| number)),
-            anchors: stand.unusable().iter().filter(|(_, problem)| problem & reasons != 0).copied().collect(),
-            parted: explanation.parted.iter().map(|&(source, at)| (name(source), name(at))).collect(),
-            seq: engine.seq(),
-        })
     }
 }

@@ -1,0 +1,183 @@
+//! Judging beforehand from where on a memory is covered.
+
+use crate::Set;
+use crate::covered::{Covered, Covering};
+use crate::event::Scope;
+use crate::facts::Facts;
+use crate::ids::{Mem, Node};
+use crate::retraction::judged;
+use crate::seen::is_fresh;
+use crate::shape::Shape;
+
+/// So many places, and so many retractions to be asked, are kept for one memory at most.
+const MOST: usize = 8;
+
+/// Judge all memories for which something has changed. O(these, with what covers each).
+pub fn judge_stale(covered: &mut Covered, facts: Facts<'_>) {
+    let mut next = covered.take_stale();
+    while let Some(mem) = next.pop() {
+        if !covered.is_stale(mem) {
+            continue;
+        }
+        let simple = is_simple(mem, facts);
+        if simple {
+            // Upstreams first; those of a memory that is settled run in no circle.
+            let waits: Vec<_> = facts.upstreams(mem).filter(|&up| covered.is_stale(up)).collect();
+            if !waits.is_empty() {
+                next.push(mem);
+                next.extend(waits);
+                continue;
+            }
+        }
+        let found = if simple { found(mem, covered, facts) } else { Found::unknown() };
+        covered.keep(mem, found.covering(), found.elsewhere, facts.forest);
+    }
+}
+
+/// Add a retraction that came to what is known; `named` are the memories that it names by an id. O(what it covers for
+/// the first time, or otherwise than what covers it already).
+pub fn judge_added(covered: &mut Covered, retraction: u32, named: &[Mem], facts: Facts<'_>) {
+    let told = &facts.retractions().all()[retraction as usize];
+    let top = judged(told, facts.ids, facts.forest).map(|node| facts.forest.top(node));
+    let by_key = told.keys.iter().flat_map(|&key| facts.memories.keys().all(key));
+    // One more in another tree changes nothing, and most memories of a key are in others.
+    let is_new = |mem: &Mem| match facts.memories.shape(*mem) {
+        Shape::Home(home) => !covered.is_elsewhere(*mem) || top.is_none_or(|top| top == facts.forest.top(home)),
+        _ => true,
+    };
+    let stated = |mem: &Mem| !facts.memories.is_settled(*mem) || !is_fresh(*mem, retraction, facts);
+    let mut next: Vec<_> = named.iter().copied().chain(by_key.filter(is_new).filter(stated)).collect();
+    let mut met = Set::default();
+    while let Some(mem) = next.pop() {
+        if !met.insert(mem) {
+            continue;
+        }
+        let before = covered.of(mem);
+        let found = match facts.memories.shape(mem) {
+            Shape::Home(home) if is_simple(mem, facts) => {
+                let mut found = Found::of(before, covered.is_elsewhere(mem));
+                found.add_retraction(retraction, home, facts);
+                found.limit();
+                found
+            }
+            _ => Found::unknown(),
+        };
+        let same = found.covering() == before && found.elsewhere == covered.is_elsewhere(mem);
+        // What adds nothing here adds nothing downstream; of what is unknown nobody can say.
+        if same && covered.is_judged(mem) && before != Covering::Unknown {
+            continue;
+        }
+        if !same || !covered.is_judged(mem) {
+            covered.keep(mem, found.covering(), found.elsewhere, facts.forest);
+        }
+        next.extend(facts.changes.dependents.links(facts.memories.number(mem)));
+    }
+}
+
+fn found(mem: Mem, covered: &Covered, facts: Facts<'_>) -> Found {
+    let mut out = Found::default();
+    let Shape::Home(home) = facts.memories.shape(mem) else { return Found::unknown() };
+    for &place in facts.cover().direct(mem) {
+        out.add_retraction(place, home, facts);
+    }
+    if let Some(keyed) = facts.cover().keyed(mem, facts.memories) {
+        let here = keyed.by_tree.get(&facts.forest.top(home).0);
+        let near = keyed.anywhere.iter().chain(here.into_iter().flatten());
+        near.filter(|&&place| !is_fresh(mem, place, facts)).for_each(|&place| out.add_retraction(place, home, facts));
+        // In another tree nothing is stated afresh.
+        out.elsewhere |= keyed.by_tree.len() > usize::from(here.is_some());
+    }
+    for up in facts.upstreams(mem) {
+        match covered.of(up) {
+            Covering::Nowhere => {}
+            Covering::Always => out.always = true,
+            Covering::Unknown => out.unknown = true,
+            Covering::From(place) => out.add(place, home, facts),
+            Covering::Mixed(places, ask) => {
+                places.iter().for_each(|&place| out.add(place, home, facts));
+                ask.iter().for_each(|&retraction| out.add_retraction(retraction, home, facts));
+            }
+        }
+        out.elsewhere |= covered.is_elsewhere(up);
+    }
+    out.limit();
+    out
+}
+
+/// Whether a memory can be judged beforehand: its sources lie on one path, for good, and it adopts nothing covered.
+fn is_simple(mem: Mem, facts: Facts<'_>) -> bool {
+    let adopted = facts.memories.adopts(mem).and_then(|adopted| facts.ids.memory(adopted));
+    facts.memories.is_settled(mem)
+        && facts.memories.flags(mem) == 0
+        && matches!(facts.memories.shape(mem), Shape::Home(_))
+        && !adopted.is_some_and(|adopted| facts.cover().may_cover(adopted))
+}
+
+/// What was found of one memory.
+#[derive(Default)]
+struct Found {
+    places: Vec<Node>,
+    /// Retractions with restorations.
+    ask: Vec<u32>,
+    always: bool,
+    elsewhere: bool,
+    unknown: bool,
+}
+
+impl Found {
+    fn unknown() -> Self {
+        Self { unknown: true, elsewhere: true, ..Self::default() }
+    }
+
+    fn of(covering: Covering<'_>, elsewhere: bool) -> Self {
+        let (places, ask) = match covering {
+            Covering::From(place) => (vec![place], Vec::new()),
+            Covering::Mixed(places, ask) => (places.to_vec(), ask.to_vec()),
+            Covering::Nowhere | Covering::Always | Covering::Unknown => Default::default(),
+        };
+        let (always, unknown) = (covering == Covering::Always, covering == Covering::Unknown);
+        Self { places, ask, always, elsewhere, unknown }
+    }
+
+    fn covering(&self) -> Covering<'_> {
+        match (&self.places[..], &self.ask[..]) {
+            _ if self.unknown => Covering::Unknown,
+            _ if self.always => Covering::Always,
+            ([], []) => Covering::Nowhere,
+            ([place], []) => Covering::From(*place),
+            (places, ask) => Covering::Mixed(places, ask),
+        }
+    }
+
+    fn limit(&mut self) {
+        self.unknown |= self.places.len() > MOST || self.ask.len() > MOST;
+    }
+
+    fn add_retraction(&mut self, number: u32, home: Node, facts: Facts<'_>) {
+        let retraction = &facts.retractions().all()[number as usize];
+        let place = judged(retraction, facts.ids, facts.forest);
+        if place.is_some_and(|node| facts.forest.top(node) != facts.forest.top(home)) {
+            self.elsewhere = true;
+        } else if !retraction.restorations.is_empty() {
+            if !self.ask.contains(&number) {
+                self.ask.push(number);
+            }
+        } else {
+            match place {
+                Some(node) if retraction.scope == Scope::Branch => self.add(node, home, facts),
+                _ => self.always = true,
+            }
+        }
+    }
+
+    /// Add a message of the tree from which on it is covered.
+    fn add(&mut self, place: Node, home: Node, facts: Facts<'_>) {
+        let is_above = |a: Node, b: Node| facts.tour.is_ancestor(facts.forest, a, b);
+        if is_above(place, home) {
+            self.always = true;
+        } else if is_above(home, place) && !self.places.iter().any(|&known| is_above(known, place)) {
+            self.places.retain(|&known| !is_above(place, known));
+            self.places.push(place);
+        }
+    }
+}
