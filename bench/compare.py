@@ -55,13 +55,13 @@ def show(report: dict[str, Any], console: Console) -> None:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("met", no_wrap=True)
     for row in report["rows"]:
-        goal = "" if row["goal"] is None else f"≥ {row['goal']:g}x"
+        goal = "" if row["goal"] is None else f"≥ {row['goal']:.3g}x"
         met = {None: "", True: "yes", False: "NO"}[row["met"]]
         table.add_row(
             *(row[key] for key in ("name", "question", "work", "peer")),
             _figure(row["ours"], row["unit"]),
             _figure(row["theirs"], row["unit"]),
-            f"{row['ratio']:.2f}x",
+            f"{row['ratio']:.2f}x" if row["ratio"] >= 0.1 else f"{row['ratio']:.2g}x",
             goal,
             met,
         )

@@ -14,12 +14,14 @@ from bench.growth import p9
 from bench.ingest import p8
 from bench.masks import p1, p2, p3
 from bench.opening import p7
+from bench.retraction import r
 from bench.rows import Row
 from bench.structure import p5, p6
+from bench.supersession import s
 from bench.threads import t2
 from bench.workbench import Workbench
 
-#: In the order of the goals, and what two threads gain.
+#: In the order of the goals; what is taken back and replaced; what two threads gain.
 QUESTIONS: Final[dict[str, Callable[[Workbench], list[Row]]]] = {
     "P1": p1,
     "P2": p2,
@@ -30,5 +32,7 @@ QUESTIONS: Final[dict[str, Callable[[Workbench], list[Row]]]] = {
     "P7": p7,
     "P8": p8,
     "P9": p9,
+    "R": r,
+    "S": s,
     "T2": t2,
 }

@@ -56,7 +56,7 @@ class Row:
             "ours": round(self.ours, 4),
             "theirs": round(self.theirs, 4),
             "unit": self.unit,
-            "ratio": round(self.ratio, 2),
+            "ratio": round(self.ratio, 6),
             "goal": self.goal,
             "met": self.met,
         }

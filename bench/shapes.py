@@ -151,8 +151,8 @@ def work(shape: str, count: int) -> Work:
         shape=shape,
         parents=parents,
         sources=sources,
-        message_ids=[_id(rng) for _ in range(count)],
-        memory_ids=[_id(rng) for _ in range(count)],
+        message_ids=[random_id(rng) for _ in range(count)],
+        memory_ids=[random_id(rng) for _ in range(count)],
     )
 
 
@@ -184,6 +184,12 @@ def depths(parents: Sequence[int]) -> list[int]:
     for parent in parents:
         depth.append(0 if parent == ROOT else depth[parent] + 1)
     return depth
+
+
+def random_id(rng: random.Random) -> str:
+    """An id of 36 characters."""
+    digits = f"{rng.getrandbits(128):032x}"
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
 def _spine(count: int, dead: int) -> list[int]:
@@ -224,8 +230,3 @@ def climb(parents: Sequence[int], message: int, steps: int) -> int:
         message = parents[message]
         steps -= 1
     return message
-
-
-def _id(rng: random.Random) -> str:
-    digits = f"{rng.getrandbits(128):032x}"
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))

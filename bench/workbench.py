@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any, Final
 
 import branchmem as bm
+from branchmem.events import Event
 
 from bench import shapes
 from bench.peers.intervals import Intervals
@@ -25,16 +26,21 @@ class Unequal(AssertionError):
     """Ours and a peer's answer differ: no figure of this run means anything."""
 
 
+def filled(events: Iterator[Event]) -> bm.Store:
+    """A temporary store that holds these, in batches as they come."""
+    store = bm.open_temporary()
+    while batch := list(islice(events, BATCH)):
+        store.append(batch)
+    return store
+
+
 class Loaded:
     """A work in a temporary store, and the peers that many rows share."""
 
     def __init__(self, shape: str, count: int) -> None:
         self.work: Work = shapes.work(shape, count)
         start = time.perf_counter()
-        self.store = bm.open_temporary()
-        events = self.work.events()
-        while batch := list(islice(events, BATCH)):
-            self.store.append(batch)
+        self.store = filled(self.work.events())
         self.seconds = time.perf_counter() - start
         if list(self.store.memory_ids) != self.work.memory_ids or list(self.store.message_ids) != self.work.message_ids:
             raise Unequal(f"{self.work.name}: ordinals are not the order of arrival")
@@ -81,11 +87,12 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large a run is: the numbers of memories, of answers timed, of rounds."""
+    """How large a run is: the numbers of memories, of those the reference answers for, of answers, of rounds."""
 
     tenth: int
     base: int
     large: int
+    specified: int
     anchors: int
     rows: int
     pairs: int
@@ -93,9 +100,13 @@ class Size:
 
 
 SIZES: Final = {
-    "tiny": Size(tenth=200, base=500, large=2_000, anchors=10, rows=10, pairs=1_000, rounds=1),
-    "small": Size(tenth=1_000, base=10_000, large=100_000, anchors=100, rows=100, pairs=100_000, rounds=3),
-    "full": Size(tenth=10_000, base=100_000, large=1_000_000, anchors=200, rows=1_000, pairs=1_000_000, rounds=7),
+    "tiny": Size(tenth=200, base=500, large=2_000, specified=200, anchors=10, rows=10, pairs=1_000, rounds=1),
+    "small": Size(
+        tenth=1_000, base=10_000, large=100_000, specified=400, anchors=100, rows=100, pairs=100_000, rounds=3
+    ),
+    "full": Size(
+        tenth=10_000, base=100_000, large=1_000_000, specified=1_000, anchors=200, rows=1_000, pairs=1_000_000, rounds=7
+    ),
 }
 
 
@@ -107,6 +118,7 @@ class Workbench:
         self.checked = 0
         self.left_out: list[str] = []
         self._loaded: dict[tuple[str, int], Loaded] = {}
+        self._described: list[dict[str, Any]] = []
 
     def load(self, shape: str, count: int) -> Loaded:
         """The work of this shape and size, in a store."""
@@ -125,9 +137,13 @@ class Workbench:
         """Say what cannot be measured here, and why."""
         self.left_out.append(what)
 
+    def describe(self, **what: Any) -> None:
+        """Put a work that is not kept loaded at the head of the table."""
+        self._described.append(what)
+
     def descriptions(self) -> list[dict[str, Any]]:
-        """Of everything loaded so far."""
-        return [loaded.description() for loaded in self._loaded.values()]
+        """Of everything loaded or described so far."""
+        return [*(loaded.description() for loaded in self._loaded.values()), *self._described]
 
     def close(self) -> None:
         """Close every store."""
