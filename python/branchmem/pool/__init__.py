@@ -70,14 +70,25 @@ class Pool:
 
     An open store takes 5 descriptors: a limit of 1,024 (`ulimit -n`) leaves room for 179 stores, as an eighth
     is left to the program.  Where `max_open` does not fit, less are open; a warning and `stats()` say so.
+
+    `on_open` is called with each store that the pool has opened, before anybody has it, in the thread that
+    opened it; where it raises, the lease fails with that.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], max_open: int = 256, max_memory: int = 1 << 30) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        max_open: int = 256,
+        max_memory: int = 1 << 30,
+        *,
+        on_open: Callable[[bm.Store], object] | None = None,
+    ) -> None:
         if max_open < 1:
             raise ValueError(f"max_open must be at least 1, not {max_open}: a lease needs a store to be open")
         if max_memory < 0:
             raise ValueError(f"max_memory must be a number of bytes, not {max_memory}")
         self.folder = os.path.abspath(os.fsdecode(folder))
+        self._on_open = on_open
         self._process = os.getpid()
         self._seats = Seats(_fitting(max_open), max_memory)
         _make(self.folder)
@@ -199,6 +210,8 @@ class Pool:
             elif not os.path.isdir(subfolder):
                 raise StoreMissing(path)
             store = bm.open(path, create=create)
+            if self._on_open is not None:
+                self._tell(store, self._on_open)
         except BaseException:
             self._seats.failed(asker)
             raise
@@ -206,6 +219,14 @@ class Pool:
             store.close()
             raise self._closed()
         self._sweep(self._seats.surplus())
+
+    @staticmethod
+    def _tell(store: bm.Store, on_open: Callable[[bm.Store], object]) -> None:
+        try:
+            on_open(store)
+        except BaseException:
+            store.close()
+            raise
 
     def _leave(self, asker: Asker) -> None:
         """A lease ends, or is not waited for any longer."""
