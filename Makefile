@@ -6,6 +6,7 @@
 # What is installed goes into .venv; stamps in it keep repeated calls quick.
 
 PYTHON ?= python3
+inputs ?= 1000000
 
 venv := .venv
 bin := $(venv)/bin
@@ -21,7 +22,7 @@ unexport CONDA_PREFIX PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test soak check format wheel bench clean
+.PHONY: help demo test soak fuzz check format wheel bench clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -30,12 +31,17 @@ demo: $(extension)  ## set up, build, and show the product at work
 	@$(bin)/branchmem demo
 
 test: $(dev) $(extension)  ## set up, build, and run all tests
-	cargo test --package branchmem-core --package branchmem-bench --quiet
+	cargo test --package branchmem-core --package branchmem-bench --package branchmem-fuzz --quiet
 	cargo build --release --package branchmem-bench --quiet
+	cargo run --release --quiet --package branchmem-fuzz -- --inputs 100000
 	$(bin)/python -m pytest
 
 soak: $(dev) $(extension)  ## the figures of a release: kills, damage, millions of events; an hour or more
 	$(bin)/python -m pytest --soak -m soak
+
+fuzz: $(dev) $(extension)  ## a million hostile blocks for both readers of skeletons; inputs=N for more
+	cargo run --release --quiet --package branchmem-fuzz -- --inputs $(inputs)
+	$(bin)/python tests/fuzz.py --inputs $(inputs)
 
 check: $(dev) $(extension)  ## formatting, lints, types, the import table
 	$(bin)/ruff format --check .

@@ -24,14 +24,18 @@ KEYS = {
     "trees": {"trees", "detached"},
     "tree chat": {"root", "latest_leaf", "messages"},
     "view u1": {"policy", "anchors", "seq", "problems", "visible", "hidden", "memories"},
-    "explain home --at u1": {"id", "visible", "reasons", "culprits", "parted", "text", "seq"},
+    "explain home --at u1": {
+        *("id", "visible", "reasons", "culprits", "parted", "text", "seq"),
+        *("retractions", "superseded_upstream"),
+    },
     "derive": {"every", "notes", "added", "seq"},
     "stats": {"store", "events", "messages", "memories", "trees", "leaves", "bytes", "digest"},
     "export": {"events"},
     "check": {
         *("events", "messages", "memories", "damage", "first_bad_seq"),
         *("orphans", "circles", "dangling", "prompts", "unshowable"),
+        *("retractions", "restorations", "erasures", "erased", "unplaced", "supersession_circles"),
     },
-    "selftest --trees 1": {"trees", "decisions", "mismatches", "seed", "cases"},
+    "selftest --trees 1": {"trees", "decisions", "mismatches", "seed", "reasons", "lacking", "cases"},
     "demo": {"root", "here", "there", "verdict", "again", "seq_before", "seq_after"},
 }

@@ -26,12 +26,17 @@ class Log(dict[str, Event]):
             self[event.id] = event
 
     def take(self, path: Path, **rest: Any) -> Report:
-        return importers.import_file(path, append=self.append, stored=self.get, **rest)
+        return importers.import_file(path, append=self.append, stored=self.get, erased=never, **rest)
 
     def message(self, id: str) -> Message:
         event = self[id]
         assert isinstance(event, Message)
         return event
+
+
+def never(id: str) -> bool:
+    """What a log says of which nothing was erased."""
+    return False
 
 
 def stored_in(store: Any) -> Callable[[str], Event | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -57,6 +57,7 @@ def imported(
     leaf: LeafChoice = "declared",
     leaves: Mapping[str, str] | None = None,
     summaries: Callable[[Linked], Iterable[Memory]] = lambda linked: (),
+    erased: Container[str] = (),
     at_once: bool = True,
 ) -> Report:
     """Link and append, holding what must hold for any file: nothing known is given again.
@@ -66,7 +67,8 @@ def imported(
     report = Report()
     known = set(log)
     events = []
-    for event in link(Given(records, leaves or {}, summaries), stored=log.get, report=report, leaf=leaf):
+    source = Given(records, leaves or {}, summaries)
+    for event in link(source, stored=log.get, erased=lambda id: id in erased, report=report, leaf=leaf):
         assert event.id not in known
         known.add(event.id)
         events.append(event)

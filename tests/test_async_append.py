@@ -12,7 +12,7 @@ from typing import Any
 import branchmem as bm
 import pytest
 from branchmem.coalesce import MAX_EVENTS
-from branchmem.events import Event, Retraction
+from branchmem.events import Event
 from logs import in_child
 
 
@@ -129,8 +129,6 @@ def test_a_caller_alone_gets_what_append_gives(store: bm.Store) -> None:
         with pytest.raises(bm.EventConflict, match="another text") as raised:
             await store.aappend(message("m", "b"))
         assert (raised.value.id, raised.value.stored, raised.value.given) == ("m", "a", "b")
-        with pytest.raises(bm.InvalidEvent):
-            await store.aappend([Retraction("r", "m", scope="tree", memories=["x"])])
         with pytest.raises(bm.InvalidEvent, match="a list of events"):
             await store.aappend(message("m")[0])  # type: ignore[arg-type]
 

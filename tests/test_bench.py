@@ -7,15 +7,19 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from shutil import which
 
+import branchmem as bm
 import pytest
+from branchmem.events import Restoration, Retraction
 
 from bench import shapes
+from bench.changed import CHANGES
 
 TOP = Path(__file__).parents[1]
-QUESTIONS = {"P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "T2"}
+QUESTIONS = {"P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "R", "S", "T2"}
 PEERS = {"numpy", "SQLite", "DuckDB", "networkx", "rustworkx", "pyroaring", "Python", "plain", "bare", "ourselves"}
 needs_cargo = pytest.mark.skipif(which("cargo") is None, reason="cargo builds the program that answers P5 and P6")
 
@@ -80,6 +84,27 @@ def test_memory_is_a_row_in_bytes_and_never_in_microseconds() -> None:
     assert {row["unit"] for row in rows if "memory" in row["question"]} <= {"bytes"}
 
 
+def test_a_changed_work_is_held_against_the_specification_and_against_itself_unchanged() -> None:
+    run = compared("--json", "--rows", "R,S")
+
+    assert run.returncode == 0, run.stderr
+    report = json.loads(run.stdout)
+    rows = report["rows"]
+    assert {work["work"] for work in report["works"]} == {
+        "retracted/500",
+        "retracted-dense/500",
+        "hot-key/500",
+        "versions/500",
+        "versions-on-siblings/500",
+        "versions-on-a-path/500",
+        "rivals/500",
+    }
+    assert all(work["visible"] < work["visible_unchanged"] for work in report["works"]), f"seed {report['seed']}"
+    limits = {(row["question"], round(row["goal"], 3)) for row in rows if row["name"] == "R" and row["goal"]}
+    assert limits == {("store.at(a).bitmap()", 0.333), ("len(store.at(a))", 0.333), ("memory in view", 0.333)}
+    assert {row["goal"] for row in rows if row["name"] == "S" and "same path" in row["question"]} == {0.5}
+
+
 def test_without_cargo_the_rows_of_the_topology_are_left_out_and_the_report_says_so(tmp_path: Path) -> None:
     run = compared("--json", "--rows", "P5,P6", path=str(tmp_path))
 
@@ -104,6 +129,8 @@ def test_a_row_that_does_not_exist_is_wrong_usage() -> None:
         ("P1", "duck", "Duck.recursive", "lambda self, messages: right(self, [0, *messages[1:]])"),
         ("P4", "graphs", "Graph.decide", "lambda *asked: [not yes for yes in right(*asked)]"),
         ("P7", "fold", "Fold.take_in", "lambda self, records: right(self, list(records)[1:])"),
+        ("R", "marking", "Marking.ordinals", "lambda self, message: right(self, message)[1:]"),
+        ("S", "marking", "Marking.ordinals", "lambda self, message: right(self, message)[1:]"),
         ("P8", "sqlite_log", "SqliteLog.append", "lambda self, events: right(self, events[1:])"),
     ],
 )
@@ -139,6 +166,34 @@ def test_a_shape_is_the_same_for_the_same_seed_and_grows_downwards(shape: str) -
     assert work == shapes.work(shape, 600)
     assert all(parent < message for message, parent in enumerate(work.parents))
     assert len(list(work.events())) == 1_200
+
+
+@pytest.mark.parametrize("kind", sorted(CHANGES))
+def test_changes_are_the_same_for_the_same_seed_and_name_what_came_before(kind: str) -> None:
+    changed = CHANGES[kind](600)
+
+    assert list(changed.events()) == list(CHANGES[kind](600).events()), f"seed {shapes.SEED}"
+    known: set[str] = set()
+    for event in changed.events():
+        if isinstance(event, bm.Memory):
+            assert known.issuperset((*event.sources, *event.derived_from, *event.supersedes))
+        elif isinstance(event, Retraction):
+            assert event.at in known
+            assert known.issuperset(event.sources)
+        elif isinstance(event, Restoration):
+            assert {event.at, event.retraction} <= known
+        known.add(event.id)
+    assert changed.takings or changed.replaces
+
+
+def test_retractions_have_the_scopes_of_the_goal() -> None:
+    scopes = Counter(taking.scope for taking in CHANGES["retracted"](20_000).takings)
+
+    assert scopes.total() == 2_000
+    shares = {scope: round(100 * count / scopes.total()) for scope, count in scopes.items()}
+    assert abs(shares["branch"] - 80) < 4, f"{shares}, seed {shapes.SEED}"
+    assert abs(shares["tree"] - 15) < 4, f"{shares}, seed {shapes.SEED}"
+    assert abs(shares["everywhere"] - 5) < 3, f"{shares}, seed {shapes.SEED}"
 
 
 def test_adversaries_are_a_half_and_a_third_as_deep_as_a_chain() -> None:

@@ -26,7 +26,6 @@ from branchmem.events import (
     Retraction,
     event_from_bytes,
     event_from_dict,
-    refuse_later,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -365,23 +364,3 @@ def test_new_ids_are_uuids_of_version_7_in_order_of_time() -> None:
     assert all(id[14] == "7" and id[19] in "89ab" and len(id) == 36 for id in made)
     stamps = [id[:13] for id in made]
     assert stamps == sorted(stamps)
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        Retraction("r", "u", scope="tree", keys=["k"]),
-        Restoration("b", "u", scope="tree", retraction="r"),
-        Erasure("e", ["u"]),
-        Memory("m", "t", supersedes=["n"]),
-        Memory("m", "t", adopts="n"),
-    ],
-)
-def test_what_nobody_obeys_yet_is_refused(event: Event) -> None:
-    with pytest.raises(InvalidEvent, match="not support"):
-        refuse_later(event)
-
-
-def test_messages_and_plain_memories_are_not_refused() -> None:
-    refuse_later(Message("u", None))
-    refuse_later(Memory("m", "t", sources=["u"], derived_from=["n"]))

@@ -174,14 +174,36 @@ def test_the_self_test_prints_its_seed_and_repeats_by_it(run: Run) -> None:
 
 
 def test_a_mismatch_of_the_self_test_is_shown_and_exits_with_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    case = suite.Case("flags", ["a"], [], {}, {}, [])
-    monkeypatch.setattr(suite, "run", lambda *_: suite.Report(1, 10, 1, 7, (case,)))
+    case = suite.Case("flags", ["a"], [], None, {}, {}, [])
+    monkeypatch.setattr(suite, "run", lambda *_: suite.Report(1, 10, 1, 7, cases=(case,)))
 
     shown = run("selftest")
 
     assert shown.status == 1
     assert "1 mismatches (seed 7)" in shown.out
     assert json.loads(shown.out.splitlines()[1])["question"] == "flags"
+
+
+def test_a_full_self_test_counts_each_reason_and_exits_with_1_where_one_is_too_seldom(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {}
+
+    def compare(trees: int, *_: object, **wanted: int) -> suite.Report:
+        asked.update(wanted)
+        return suite.Report(trees, 300_000, 0, 7, {"SIBLING": 9000, "ERASED": 3}, ("ERASED",))
+
+    monkeypatch.setattr(suite, "run", compare)
+
+    shown = run("selftest", "--full")
+
+    assert asked == {"min_decisions": 300_000, "min_each_reason": 500}
+    assert shown.status == 1
+    assert shown.out == (
+        "400 trees, 300,000 verdicts compared, 0 mismatches (seed 7)\n"
+        "verdicts with each reason\n      9,000  SIBLING\n          3  ERASED\n"
+        "fewer than asked for: ERASED\n"
+    )
 
 
 def test_the_demo_switches_back_to_the_same_memories_and_writes_nothing(run: Run) -> None:
@@ -226,7 +248,7 @@ def test_check_lists_what_is_missing_or_odd_and_damage_is_exit_status_1(
     odd = forked("check")
 
     assert odd.status == 0
-    assert "12 orphans, 1 circles of parents, 1 memories with dangling references" in odd.out
+    assert "12 orphans, 1 circles of parents, 1 events with dangling references" in odd.out
     assert "  lost0 below nowhere\n" in odd.out
     assert "  and 2 more: --json lists them\n" in odd.out
     assert "  m from gone\n" in odd.out
@@ -275,6 +297,11 @@ def test_help_is_there_for_every_command(run: Run) -> None:
         "view",
         "explain",
         "derive",
+        "retract",
+        "restore",
+        "correct",
+        "supersede",
+        "erase",
         "check",
         "stats",
         "backup",

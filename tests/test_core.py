@@ -122,23 +122,14 @@ def test_the_golden_block_is_read_to_the_skeletons_of_its_events() -> None:
     assert [engine.skeleton(id) for id in engine.event_ids(0, 99)] == list(enumerate(skeletons))
 
 
-@pytest.mark.parametrize(
-    "later",
-    [
-        Memory("m", "", supersedes=["a"]),
-        Memory("m", "", adopts="a"),
-        Retraction("r", "a", scope="tree", keys=["k"]),
-        Restoration("r", "a", scope="tree", retraction="q"),
-        Erasure("e", ["a"]),
-    ],
-    ids=lambda event: event.type,
-)
-def test_a_log_that_needs_a_later_version_leaves_no_trace(later: Event) -> None:
+def test_a_log_that_needs_a_later_version_leaves_no_trace() -> None:
     engine = _core.Engine(1)
+    later = bytearray(encode_block(0, [Message("a", None).skeleton(), Message("b", "a").skeleton()], Interner()))
+    later[0] += 1
 
     with pytest.raises(_core.BlockError) as raised:
-        engine.fold([(0, encode_block(0, [Message("a", None).skeleton(), later.skeleton()], Interner()))])
+        engine.fold([(0, bytes(later))])
 
     assert raised.value.args[1]
-    assert engine.seq == 0
+    assert (engine.seq, engine.event_seq("a")) == (0, None)
     engine.fold([(0, encode_block(0, [Message("a", None).skeleton()], Interner()))])

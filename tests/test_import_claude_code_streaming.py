@@ -18,7 +18,10 @@ from branchmem import importers
 
 with bm.open(given["store"]) as store:
     report = importers.import_file(
-        given["file"], append=store.append, stored=lambda id: store.log.get(id) if id in store.log else None
+        given["file"],
+        append=store.append,
+        stored=lambda id: store.log.get(id) if id in store.log else None,
+        erased=store.log.is_erased,
     )
     answer |= report.counters() | {"seq": store.seq, "leaf": [leaf.leaf_source for leaf in report.current.values()]}
 """

@@ -9,7 +9,7 @@ import branchmem as bm
 import pytest
 from branchmem import importers
 from branchmem.events import LEGACY, Memory, Message
-from exports import Log, counted, parents
+from exports import Log, counted, parents, stored_in
 from transcripts import boundary, line, summary, written
 
 CC = "claude-code"
@@ -149,7 +149,7 @@ def test_a_summary_is_seen_where_all_that_it_sums_up_is_on_the_path(store: Any, 
     lines = [line("a", None), line("b", "a"), boundary("x", "b"), summary("y", "x"), line("c", "y"), line("z", "a")]
     path = written(tmp_path / "a.jsonl", lines)
 
-    importers.import_file(path, append=store.append, stored=lambda id: store.log.get(id) if id in store.log else None)
+    importers.import_file(path, append=store.append, stored=stored_in(store), erased=store.log.is_erased)
 
     memory = f"{CC}:y:summary"
     assert memory in store.at(f"{CC}:c")

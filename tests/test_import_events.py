@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from branchmem import importers
-from branchmem.errors import EventConflict, ImportFailed, InvalidEvent
-from branchmem.events import LEGACY, Erasure, Event, Memory, Message
+from branchmem.errors import EventConflict, ImportFailed
+from branchmem.events import LEGACY, Event, Memory, Message
 from branchmem.importers import BadLine
-from exports import SEED, Log, counted
+from exports import SEED, Log, counted, never
 
 EVENTS: list[Event] = [
     Message("chat", None, role="thread"),
@@ -105,15 +105,6 @@ def test_other_content_under_a_known_id_is_a_conflict_and_nothing_is_written(fil
     assert (refused.value.field, refused.value.stored, refused.value.given) == ("parent", "chat", None)
 
 
-def test_what_this_version_does_not_act_upon_is_refused_before_anything_is_written(file: Any) -> None:
-    log = Log()
-
-    with pytest.raises(InvalidEvent):
-        log.take(file(*lines([*EVENTS, Erasure("forget", ["u1"])])))
-
-    assert not log
-
-
 def test_bad_lines_are_skipped_and_counted_with_the_byte_at_which_they_begin(file: Any) -> None:
     good = lines(EVENTS[:2])
     bad = [
@@ -184,6 +175,7 @@ def test_events_come_in_batches_of_ten_thousand(file: Any) -> None:
         path,
         append=lambda events: sizes.append(len(events)),
         stored=Log().get,
+        erased=never,
         progress=lambda done, total: heard.append((done, total)),
     )
 
@@ -201,7 +193,7 @@ def test_an_import_that_was_cut_off_is_completed_by_the_next(file: Any) -> None:
         log.append(events)
 
     with pytest.raises(KeyboardInterrupt):
-        importers.import_file(path, append=append_once, stored=log.get)
+        importers.import_file(path, append=append_once, stored=log.get, erased=never)
 
     assert (len(log), log.take(path).added, len(log)) == (10_000, 2_000, 12_000)
 
@@ -216,7 +208,7 @@ def test_a_thousand_changed_bytes_give_an_answer_or_a_typed_error(file: Any) -> 
         path = file(bytes(data))
         try:
             log.take(path)
-        except (ImportFailed, EventConflict, InvalidEvent):
+        except (ImportFailed, EventConflict):
             assert not log
             continue
         assert log.take(path).added == 0

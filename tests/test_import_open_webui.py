@@ -109,10 +109,17 @@ def test_every_sample_imported_twice_adds_nothing(name: str, format: str) -> Non
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_store_takes_every_sample(name: str, store: Any) -> None:
-    first = importers.import_file(OPEN_WEBUI / name, append=store.append, stored=stored_in(store))
+    first = importers.import_file(
+        OPEN_WEBUI / name, append=store.append, stored=stored_in(store), erased=store.log.is_erased
+    )
 
     assert store.seq == first.added + first.conversations
-    assert importers.import_file(OPEN_WEBUI / name, append=store.append, stored=stored_in(store)).added == 0
+    assert (
+        importers.import_file(
+            OPEN_WEBUI / name, append=store.append, stored=stored_in(store), erased=store.log.is_erased
+        ).added
+        == 0
+    )
     assert len(store.tree.roots()) == first.conversations
     assert sum(len(store.tree.leaves(root)) for root in store.tree.roots()) == first.leaves
 

@@ -20,7 +20,7 @@ from branchmem.errors import ImportFailed
 from branchmem.events import Event
 from branchmem.importers import entries
 from branchmem.importers.json_lines import LONGEST_LINE, lines
-from exports import OPEN_WEBUI, SAMPLES, SEED, Log, chat, conversation, counted, node, said, stored_in
+from exports import OPEN_WEBUI, SAMPLES, SEED, Log, chat, conversation, counted, never, node, said, stored_in
 from figures import Figure, Quote
 from peak_memory import peak_memory
 
@@ -196,7 +196,7 @@ def test_a_log_is_not_asked_before_all_of_a_file_is_sound(kind: str, export: Any
 
     for broken in (whole[:-1], whole[:-1] + b"}", whole + b"x", whole[:-9] + b"\xff" + whole[-8:]):
         with pytest.raises(ImportFailed):
-            importers.read(export(broken), stored=stored)
+            importers.read(export(broken), stored=stored, erased=never)
 
 
 @pytest.mark.parametrize("kind", ["chatgpt", "open-webui"])
@@ -206,19 +206,22 @@ def test_an_import_that_was_cut_off_between_batches_is_completed_by_the_next(
 ) -> None:
     file = export(b"".join([*export_of(kind, 30, 8)]))
     with bm.open_temporary() as whole, bm.open(path) as store:
-        expected = importers.import_file(file, append=whole.append, stored=stored_in(whole))
-        with importers.read(file, stored=stored_in(store)) as reading:
+        expected = importers.import_file(file, append=whole.append, stored=stored_in(whole), erased=whole.log.is_erased)
+        with importers.read(file, stored=stored_in(store), erased=store.log.is_erased) as reading:
             for batch in islice(reading.batches(50), kept):
                 store.append(batch)
         assert store.seq == kept * 50
         assert not store.check().orphans
 
-        report = importers.import_file(file, append=store.append, stored=stored_in(store))
+        report = importers.import_file(file, append=store.append, stored=stored_in(store), erased=store.log.is_erased)
 
         assert store.digest() == whole.digest()
         assert counted(report) == {**counted(expected), "added": report.added}
         assert report.current == expected.current
-        assert importers.import_file(file, append=store.append, stored=stored_in(store)).added == 0
+        assert (
+            importers.import_file(file, append=store.append, stored=stored_in(store), erased=store.log.is_erased).added
+            == 0
+        )
 
 
 def test_an_append_that_fails_is_heard_and_the_import_can_be_done_again(export: Any) -> None:
@@ -231,7 +234,7 @@ def test_an_append_that_fails_is_heard_and_the_import_can_be_done_again(export: 
         log.append(events)
 
     with pytest.raises(bm.StoreFull):
-        importers.import_file(file, append=append_once, stored=log.get)
+        importers.import_file(file, append=append_once, stored=log.get, erased=never)
     written = set(log)
     assert 0 < len(written) <= importers.BATCH
 
@@ -247,7 +250,7 @@ def test_a_file_that_changes_between_the_two_readings_is_refused(export: Any) ->
     events.write_bytes(b'{"type":"message","id":"a","parent":null}\n{"type":"message","id":"b","parent":"a"}\n')
     for file, old, new in ((path, b'"ho"', b'"no"'), (events, b'"b"', b'"c"')):
         log = Log()
-        with importers.read(file, stored=log.get) as reading:
+        with importers.read(file, stored=log.get, erased=never) as reading:
             file.write_bytes(file.read_bytes().replace(old, new))
             batches = reading.batches(1)
             with pytest.raises(ImportFailed, match="read first"):
@@ -288,7 +291,9 @@ def test_three_hundred_changed_bytes_leave_a_store_whole(sample: Path, export: A
             before, events = store.seq, Log()
             file = export(bytes(data))
             try:
-                report = importers.import_file(file, append=events.append, stored=stored_in(store))
+                report = importers.import_file(
+                    file, append=events.append, stored=stored_in(store), erased=store.log.is_erased
+                )
             except bm.Error:
                 assert not events, case
                 continue
@@ -296,7 +301,12 @@ def test_three_hundred_changed_bytes_leave_a_store_whole(sample: Path, export: A
             assert store.seq == before + len(events), case
             assert report.added == sum(id not in report.current for id in events), case
             assert all(root in store.log for root in report.current), case
-            assert importers.import_file(file, append=events.append, stored=stored_in(store)).added == 0, case
+            assert (
+                importers.import_file(
+                    file, append=events.append, stored=stored_in(store), erased=store.log.is_erased
+                ).added
+                == 0
+            ), case
         assert not store.check().damage
 
 
@@ -307,7 +317,10 @@ from branchmem import importers
 with bm.open(given["store"]) as store:
     stored = lambda id: store.log.get(id) if id in store.log else None
     for time in ("first", "again"):
-        answer[time] = importers.import_file(given["file"], append=store.append, stored=stored).counters()
+        report = importers.import_file(
+            given["file"], append=store.append, stored=stored, erased=store.log.is_erased
+        )
+        answer[time] = report.counters()
     answer["seq"] = store.seq
 """
 

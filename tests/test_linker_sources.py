@@ -10,6 +10,7 @@ from branchmem.errors import ImportFailed
 from branchmem.events import LEGACY, Event, Memory, Message
 from branchmem.importers.linker import link
 from branchmem.importers.records import Content, Linked, Record, Report
+from exports import never
 from sources import Given, any_record, imported, record, version
 
 
@@ -19,7 +20,7 @@ def test_what_the_log_has_is_not_read_again() -> None:
     imported(log, *file[:2])
     source = Given(file, {})
 
-    events = list(link(source, stored=log.get, report=Report()))
+    events = list(link(source, stored=log.get, erased=never, report=Report()))
 
     assert [event.id for event in events] == ["b2"]
     assert source.places == [2]
@@ -35,7 +36,7 @@ def test_the_log_is_asked_when_all_records_have_been_read() -> None:
         raise AssertionError(f"asked for {id}")
 
     with pytest.raises(ImportFailed):
-        next(link(Broken([record("a", None)], {}), stored=stored, report=Report()))
+        next(link(Broken([record("a", None)], {}), stored=stored, erased=never, report=Report()))
 
 
 def test_a_source_that_says_otherwise_the_second_time_is_refused() -> None:
@@ -44,7 +45,7 @@ def test_a_source_that_says_otherwise_the_second_time_is_refused() -> None:
             return super().content(place)._replace(text="meanwhile")
 
     with pytest.raises(ImportFailed) as refused:
-        list(link(Changing([record("a", None)], {}), stored=lambda id: None, report=Report()))
+        list(link(Changing([record("a", None)], {}), stored=lambda id: None, erased=never, report=Report()))
 
     assert (refused.value.path, refused.value.place) == ("a file", "the content of a")
 

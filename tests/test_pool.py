@@ -294,7 +294,7 @@ def test_more_stores_can_be_open_than_a_process_has_keys_for_its_threads(
 
 
 @pytest.mark.parametrize("wrong", [{"max_open": 0}, {"max_memory": -1}])
-def test_a_pool_without_room_is_refused(folder: Path, wrong: dict[str, int]) -> None:
+def test_a_pool_without_room_is_refused(folder: Path, wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         bm.Pool(folder, **wrong)
     assert not folder.exists()

@@ -8,6 +8,7 @@ from typing import Any
 import branchmem as bm
 import pytest
 from branchmem import COMPAT, LEGACY, Message, Policy, Reason
+from branchmem.events import Erasure, Restoration, Retraction
 from chats import CHAT, FLAWED, IN_A_CIRCLE, OTHER, fact, listed, shown
 
 # Where a memory shows
@@ -143,6 +144,17 @@ def test_an_anchor_of_another_type_is_as_if_absent(engine: Any) -> None:
     assert engine.at("m").problems == Reason.UNKNOWN_ANCHOR
 
 
+def test_an_event_of_another_type_is_an_unknown_memory(engine: Any) -> None:
+    retraction = Retraction("r", "c", scope="tree", keys=["k"])
+    engine.add([*CHAT, fact("m", "u1"), retraction, Restoration("s", "c", scope="tree", retraction="r")])
+    engine.add([Erasure("e", ["gone"])])
+
+    for other in ("u1", "r", "s", "e", "gone"):
+        verdict = engine.at("u1").explain(other)
+        assert (verdict.visible, verdict.reasons) == (False, Reason.UNKNOWN_MEMORY)
+        assert other not in engine.at("u1")
+
+
 def test_a_view_may_stand_in_several_trees(engine: Any) -> None:
     engine.add([*CHAT, *OTHER, fact("m", "u1"), fact("n", "v1"), fact("both", "u1", "v1")])
 
@@ -232,6 +244,13 @@ def test_a_log_that_is_behind_says_so(engine: Any) -> None:
 
 
 # Policies
+
+
+def test_compat_lets_through_six_reasons() -> None:
+    assert {
+        *("NO_ANCHOR", "NO_SOURCES", "MISSING_UPSTREAM", "MISSING_SOURCE", "LEGACY_SOURCE", "DETACHED_SOURCE"),
+    } == set(COMPAT.admit.names())
+    assert bm.STRICT.admit == Reason(0)
 
 
 def test_a_policy_lets_through_what_it_names_and_no_more(engine: Any) -> None:

@@ -67,24 +67,23 @@ def test_another_content_for_an_id_is_refused_with_its_whole_batch(event: bm.Mes
         assert store.seq == 4
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
-        Retraction("r", "u1", scope="tree", memories=["home"]),
-        Restoration("r", "u1", scope="tree", retraction="q"),
-        Erasure("e", ["home"]),
-        bm.Memory("m", "", sources=["u1"], supersedes=["home"]),
-        bm.Memory("m", "", sources=["u1"], adopts="home"),
-    ],
-    ids=lambda event: event.type,
-)
-def test_what_nobody_obeys_yet_is_refused(event: bm.Memory) -> None:
-    with bm.open_temporary() as store:
-        store.append(CHAT)
-        for told in (store.append, bm.Engine().add):
-            with pytest.raises(bm.InvalidEvent, match=r"does not support"):
-                told([bm.Message("new", "u1"), event])
-        assert store.seq == 4
+def test_every_type_of_event_is_appended_and_read_back(path: Path) -> None:
+    events = [
+        *CHAT,
+        bm.Memory("newer", "in Hangzhou", sources=["u1-edit"], supersedes=["home"], adopts="home", key="city"),
+        Retraction("r", "u1", scope="tree", memories=["home"], keys=["city"], standing=True, reason="wrong"),
+        Restoration("back", "u1-edit", scope="branch", retraction="r"),
+        Erasure("e", ["never"], cascade=False),
+    ]
+    with bm.open(path) as store:
+        assert store.append(events) == bm.Appended(8, 0, 8)
+        assert store.append(reversed(events)) == bm.Appended(0, 8, 8)
+        digest = store.digest()
+    with bm.open(path) as store:
+        assert list(store.log.events()) == events
+        assert list(store.log.events(type="retraction")) == [events[5]]
+        assert store.digest() == digest
+        assert store.check().ok
 
 
 def test_what_is_no_event_is_refused() -> None:
@@ -326,6 +325,41 @@ def test_check_says_what_hides_memories() -> None:
         }
         assert "1 orphans" in str(report)
         assert report.to_dict()["unshowable"]["fork"] == ("SIBLING",)
+
+
+def test_check_says_what_the_log_does_not_have_and_where_places_are_unknown() -> None:
+    with bm.open_temporary() as store:
+        store.append(
+            [
+                *CHAT,
+                bm.Message("old", bm.LEGACY),
+                bm.Memory("taken", "", sources=["u1"], adopts="gone", supersedes=["u1", "home"]),
+                bm.Memory("one", "", sources=["u1"], supersedes=["other"]),
+                bm.Memory("other", "", sources=["u1"], supersedes=["one"]),
+                bm.Memory("withdrawn", "", sources=["u1"]),
+                Retraction("r", "nowhere", scope="tree", memories=["home", "misspelt"], sources=["u9"]),
+                Retraction("for all", "nowhere", scope="everywhere", memories=["withdrawn"]),
+                Restoration("s", "old", scope="branch", retraction="home"),
+                Erasure("e", ["u1-edit", "later", "r"], cascade=False),
+            ]
+        )
+        report = store.check()
+
+        assert report.ok
+        assert (report.retractions, report.restorations, report.erasures, report.erased) == (2, 1, 1, 1)
+        assert report.dangling == {
+            "taken": ("gone", "u1"),
+            "r": ("nowhere", "u9", "misspelt"),
+            "for all": ("nowhere",),
+            "s": ("home",),
+            "e": ("later", "r"),
+        }
+        assert report.unplaced == ("r", "s")
+        assert report.supersession_circles == (("one", "other"),)
+        assert report.unshowable["withdrawn"] == bm.Reason.RETRACTED
+        assert "5 events with dangling references, 2 retractions and restorations without a place" in str(report)
+        assert "2 retractions, 1 restorations, 1 erasures, 1 of them erased)" in str(report)
+        assert report.to_dict()["supersession_circles"] == (("one", "other"),)
 
 
 def test_a_store_written_by_the_first_version_opens_for_good(path: Path) -> None:

@@ -98,6 +98,7 @@ WHOLE = {
     "bitmap": lambda view: view.bitmap(),
     "mask": lambda view: view.mask(),
     "ordinals": lambda view: view.ordinals(),
+    "roaring": lambda view: view.roaring(),
 }
 
 
