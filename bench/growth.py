@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import branchmem as bm
+
 from bench import shapes
 from bench.rows import Peer, Row, measure
 from bench.timing import Runner
@@ -37,11 +41,16 @@ def _same_output(bench: Workbench, loaded: Loaded, shown: int) -> list[Runner]:
     visible = [sorted(loaded.walk.ordinals(anchor)) for anchor in anchors]
     for id, ordinals in zip(ids, visible, strict=True):
         bench.check(f"P9 {loaded.work.name}", at(id).ordinals().tolist(), ordinals)
-    repeats = 10
-    views = [
-        (at(id), [loaded.work.memory_ids[memory] for memory in ordinals])
-        for id, ordinals in zip(ids, visible, strict=True)
-    ]
+    asked = [[loaded.work.memory_ids[memory] for memory in ordinals] for ordinals in visible]
+    return views_and_members(loaded.store, ids, asked, repeats=10)
+
+
+def views_and_members(
+    store: bm.Store, ids: Sequence[str], asked: Sequence[Sequence[str]], *, repeats: int = 1
+) -> list[Runner]:
+    """`at`, `at().ordinals()`, and `in` of the memories `asked` for at each anchor, so many times over."""
+    at = store.at
+    views = [(at(id), memories) for id, memories in zip(ids, asked, strict=True)]
 
     def stand() -> None:
         for id in ids:
@@ -59,5 +68,5 @@ def _same_output(bench: Workbench, loaded: Loaded, shown: int) -> list[Runner]:
     return [
         Runner("store.at(a)", stand, len(ids)),
         Runner("store.at(a).ordinals()", listed, len(ids)),
-        Runner("memory in view", contained, repeats * sum(map(len, visible))),
+        Runner("memory in view", contained, repeats * sum(map(len, asked))),
     ]

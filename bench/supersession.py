@@ -16,6 +16,7 @@ import branchmem as bm
 from bench import shapes
 from bench.beside import Beside, beside, check_against_reference
 from bench.changed import CHANGES, ChangedWork
+from bench.growth import views_and_members
 from bench.rows import Peer, Row, measure
 from bench.timing import Runner
 from bench.workbench import Workbench, filled
@@ -71,23 +72,5 @@ def _grown(bench: Workbench, both: Beside, part: list[int], anchors: list[int]) 
 
 def _asked(store: bm.Store, ids: list[str]) -> list[Runner]:
     """`at`, `at().ordinals()` and `in` of what is visible and of what is replaced there."""
-    at = store.at
-    views = [(at(id), sorted(at(id, policy=bm.Policy(admit=bm.Reason.SUPERSEDED)))[:ASKED]) for id in ids]
-
-    def stand() -> None:
-        for id in ids:
-            at(id)
-
-    def listed() -> None:
-        for id in ids:
-            at(id).ordinals()
-
-    def contained() -> None:
-        for view, memories in views:
-            [id in view for id in memories]
-
-    return [
-        Runner("store.at(a)", stand, len(ids)),
-        Runner("store.at(a).ordinals()", listed, len(ids)),
-        Runner("memory in view", contained, sum(len(memories) for _, memories in views)),
-    ]
+    admitted = bm.Policy(admit=bm.Reason.SUPERSEDED)
+    return views_and_members(store, ids, [sorted(store.at(id, policy=admitted))[:ASKED] for id in ids])
