@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import UTC, datetime
 from typing import Any
 
 import branchmem as bm
@@ -45,9 +46,11 @@ def test_a_derived_memory_needs_the_sources_of_all_it_comes_from(engine: Any) ->
 
 
 def test_a_label_never_decides(store: Any) -> None:
-    store.append([*CHAT, fact("m", "u1", meta={"inactive": True}, kind="branch:u1x", key="main")])
+    labels: dict[str, Any] = {"meta": {"inactive": True}, "kind": "branch:u1x", "key": "main", "importance": 0.0}
+    store.append([fact("new", "u1", supersedes=["old"], created=datetime(1970, 1, 1, tzinfo=UTC), **labels)])
+    store.append([*CHAT, fact("m", "u1", **labels), fact("old", "u1", created=datetime(2026, 1, 1, tzinfo=UTC))])
 
-    assert shown(store.at("u1")) == {"m"}
+    assert shown(store.at("u1")) == {"m", "new"}
 
 
 def test_a_legacy_conversation_can_be_continued(engine: Any) -> None:

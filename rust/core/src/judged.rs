@@ -47,7 +47,7 @@ pub fn judge_added(covered: &mut Covered, retraction: u32, named: &[Mem], facts:
     };
     let stated = |mem: &Mem| !facts.memories.is_settled(*mem) || !is_fresh(*mem, retraction, facts);
     let mut next: Vec<_> = named.iter().copied().chain(by_key.filter(is_new).filter(stated)).collect();
-    let mut met = Set::default();
+    let (mut met, mut lost) = (Set::default(), Vec::new());
     while let Some(mem) = next.pop() {
         if !met.insert(mem) {
             continue;
@@ -63,14 +63,29 @@ pub fn judge_added(covered: &mut Covered, retraction: u32, named: &[Mem], facts:
             _ => Found::unknown(),
         };
         let same = found.covering() == before && found.elsewhere == covered.is_elsewhere(mem);
-        // What adds nothing here adds nothing downstream; of what is unknown nobody can say.
-        if same && covered.is_judged(mem) && before != Covering::Unknown {
+        // What adds nothing here adds nothing downstream.
+        if same && covered.is_judged(mem) {
             continue;
         }
-        if !same || !covered.is_judged(mem) {
-            covered.keep(mem, found.covering(), found.elsewhere, facts.forest);
+        if found.covering() == Covering::Unknown {
+            lost.push(mem);
         }
+        covered.keep(mem, found.covering(), found.elsewhere, facts.forest);
         next.extend(facts.changes.dependents.links(facts.memories.number(mem)));
+    }
+    lose(covered, lost, facts);
+}
+
+/// Let what is downstream of memories of which nothing is known beforehand not be known either: what is added to these
+/// ends there, though it may matter to one that has its sources elsewhere. O(what was known).
+fn lose(covered: &mut Covered, mut next: Vec<Mem>, facts: Facts<'_>) {
+    while let Some(mem) = next.pop() {
+        for down in facts.changes.dependents.links(facts.memories.number(mem)) {
+            if !matches!(covered.of(down), Covering::Always | Covering::Unknown) {
+                covered.keep(down, Covering::Unknown, true, facts.forest);
+                next.push(down);
+            }
+        }
     }
 }
 
@@ -141,8 +156,8 @@ impl Found {
 
     fn covering(&self) -> Covering<'_> {
         match (&self.places[..], &self.ask[..]) {
-            _ if self.unknown => Covering::Unknown,
             _ if self.always => Covering::Always,
+            _ if self.unknown => Covering::Unknown,
             ([], []) => Covering::Nowhere,
             ([place], []) => Covering::From(*place),
             (places, ask) => Covering::Mixed(places, ask),
