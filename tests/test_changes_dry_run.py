@@ -80,7 +80,7 @@ def random_verb(random: Random, store: bm.Store, verb: str) -> Callable[..., Any
     new = bm.Memory(
         "new",
         "new",
-        sources=random.sample(messages, 1),
+        sources=random.sample(messages, random.randint(1, 3)),
         derived_from=random.sample(memories, random.randint(0, 1)),
         key=random.choice([None, "k1"]),
     )
@@ -197,7 +197,7 @@ def test_the_leaves_are_visited_some_at_a_time_with_the_same_answer(monkeypatch:
 
         assert tried() == at_once
         assert at_once == bm.Elsewhere(9, 9, {"m1": 9, "m2": 1, "m3": 9, "m5": 9, "m7": 9}, {})
-        assert str(at_once) == "9 of 9 other leaves change: hides m1, m2, m3, m5, m7"
+        assert str(at_once) == "elsewhere 9 of 9 leaves change: hides m1, m2, m3, m5, m7"
 
 
 def test_a_dry_run_changes_neither_file_nor_counters_nor_engine(path: Path) -> None:
@@ -215,6 +215,16 @@ def test_a_dry_run_changes_neither_file_nor_counters_nor_engine(path: Path) -> N
 
         assert (path.read_bytes(), store.counters(), store.seq) == (bytes_before, counted, seq)
         assert store.at("u").ids() == ["m"]
+
+
+def test_a_store_open_for_reading_lets_verbs_be_tried_only(path: Path) -> None:
+    with bm.open(path) as store:
+        store.append([bm.Message("u", None), bm.Memory("m", "", sources=["u"])])
+
+    with bm.open(path, readonly=True) as store:
+        assert store.retract(["m"], at="u", scope="tree", dry_run=True).hidden == ("m",)
+        with pytest.raises(bm.StoreReadOnly):
+            store.retract(["m"], at="u", scope="tree")
 
 
 def test_a_dry_run_sees_what_others_appended(path: Path) -> None:

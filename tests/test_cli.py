@@ -89,7 +89,11 @@ def test_a_view_with_problems_is_shown_and_then_an_error(forked: Run) -> None:
     assert lost.status == 1
     assert (lost.json["problems"], lost.json["visible"]) == (["UNKNOWN_ANCHOR"], 0)
     assert lost.err.startswith("branchmem: the view cannot stand on u9 (UNKNOWN_ANCHOR)")
-    assert forked("view").status == 1
+    nowhere = forked("view")
+    assert (nowhere.status, nowhere.err) == (
+        1,
+        "branchmem: the view has no anchor (NO_ANCHOR): pass the id of an attached message\n",
+    )
     assert forked("view", "--policy", "compat").status == 0
 
 

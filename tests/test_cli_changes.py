@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import branchmem as bm
@@ -78,7 +79,12 @@ def test_a_correction_comes_from_where_it_was_said_unless_a_source_is_named(talk
         expected = bm.Memory("home2", "Hangzhou", sources=["u2"], kind="profile", key="home_city")
         assert store.log.get("home2") == expected
     covered = talked("correct", "u1", "--at", "u2", "--text", "x", "--source", "u1", "--memory-id", "m", "--json").json
-    assert list(covered["born_covered"]) == ["m"]
+    assert list(covered["born_covered"]) == list(covered["born_hidden"]) == ["m"]
+    hidden = talked("supersede", "home2", "--text", "x", "--source", "u2", "--source", "u3", "--id", "home3")
+    assert hidden.out == (
+        "wrote memory home3\n  at u2         nothing changes\n"
+        "  born hidden   home3: source u3 is not a message of the log\n"
+    )
 
 
 def test_erasing_says_what_goes_and_what_stays(talked: Run) -> None:
@@ -129,12 +135,13 @@ def test_what_a_verb_prints(talked: Run) -> None:
     assert talked("retract", "home", "--at", "u1", "--scope", "tree", "--id", "r", "--dry-run").out == (
         "would write retraction r at u1, scope tree\n"
         "  at u1         hides home\n"
-        "  elsewhere     nothing changes at 1 other leaves\n"
+        "  elsewhere     nothing changes at 1 leaf\n"
     )
     assert talked("retract", "home", "--at", "u1-edit", "--scope", "tree", "--id", "r", "--dry-run").out == (
         "would write retraction r at u1-edit, scope tree\n"
         "  at u1-edit    nothing changes\n"
-        "  elsewhere     hides home at 1\n"
+        "  elsewhere     1 of 1 leaf changes\n"
+        "                hides home at 1\n"
     )
     assert talked("correct", "u1", "--at", "u1", "--text", "x", "--memory-id", "m", "--id", "r").out == (
         "wrote retraction r at u1, scope branch\nwrote memory m\n  at u1         hides home\n  born covered  m, by r\n"
@@ -172,7 +179,7 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("said", ["n\n", "\n"])
+@pytest.mark.parametrize("said", ["n\n", "\n", "", "y\xe9s\n"])
 def test_who_does_not_say_yes_erases_nothing(talked: Run, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal(said))
 
@@ -182,6 +189,25 @@ def test_who_does_not_say_yes_erases_nothing(talked: Run, monkeypatch: pytest.Mo
     assert "would write erasure" in kept.err
     assert "derived       home" in kept.err
     assert kept.err.endswith("branchmem: nothing was erased\n")
+    assert visible(talked, "u1") == ["home"]
+
+
+@pytest.mark.parametrize(("ended", "status"), [(EOFError, 1), (KeyboardInterrupt, 130)])
+def test_who_leaves_the_question_open_erases_nothing_and_goes_on_in_a_new_line(
+    talked: Run, monkeypatch: pytest.MonkeyPatch, ended: type[BaseException], status: int
+) -> None:
+    class Left(Terminal):
+        def readline(self, *_: object) -> str:  # type: ignore[override]
+            if ended is EOFError:  # as files say it
+                return ""
+            raise ended
+
+    monkeypatch.setattr(sys, "stdin", Left())
+
+    kept = talked("erase", "u1")
+
+    assert (kept.status, kept.out) == (status, "")
+    assert "Erase for good? [y/N] \n" in kept.err
     assert visible(talked, "u1") == ["home"]
 
 
@@ -232,6 +258,34 @@ def test_explain_names_what_lifts_a_retraction_elsewhere_what_replaces_and_what_
     assert (form["visible"], form["superseded_upstream"]) == (True, ["home"])
 
 
+def test_an_id_that_reads_like_a_sentence_stays_inside_its_own(talked: Run) -> None:
+    odd = "u1; it is shown"
+    with bm.open("a.bmem") as store:
+        store.append([bm.Message("lies below the anchor", "u1"), bm.Message("x; y", "u1")])
+        store.append([bm.Memory("is in effect here", "", sources=["lies below the anchor", "x; y"])])
+        store.append([Retraction(odd, "u1", scope="tree", memories=["is in effect here"])])
+
+    assert talked("explain", "is in effect here", "--at", "u1").out == (
+        "memory …ect here is hidden here\n"
+        "  - source …e anchor lies below the anchor\n"
+        "  - source x; y lies below the anchor\n"
+        "  - retraction …is shown (scope tree, at u1) is in effect here\n"
+    )
+
+
+def test_check_cuts_long_lists_of_ids(talked: Run) -> None:
+    with bm.open("a.bmem") as store:
+        store.append([Retraction("r1", "u1", scope="tree", memories=[f"never{n}" for n in range(1000)])])
+        store.append([bm.Message(f"c{n}", f"c{(n + 1) % 50}") for n in range(50)])
+        store.append([bm.Memory(f"m{n}", "", sources=["u1"], supersedes=[f"m{(n + 1) % 50}"]) for n in range(50)])
+
+    said = talked("check").out
+
+    assert "and 990 more\n" in said
+    assert said.count("and 40 more\n") == 2
+    assert max(map(len, said.splitlines()[1:])) < 200
+
+
 def test_check_lists_what_has_no_place_and_what_replaces_each_other(talked: Run) -> None:
     with bm.open("a.bmem") as store:
         store.append([bm.Message("lost", "nowhere"), Retraction("r1", "lost", scope="tree", memories=["never"])])
@@ -247,6 +301,25 @@ def test_check_lists_what_has_no_place_and_what_replaces_each_other(talked: Run)
 # Names and refusals
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_an_empty_id_is_refused_and_none_made_up_instead(talked: Run, verb: str) -> None:
+    refused = talked(*VERBS[verb][:-1], "", "--dry-run")
+
+    assert (refused.status, refused.out, refused.err.count("\n")) == (1, "", 1)
+    assert "id must be 1 to 256 bytes" in refused.err
+
+
+@pytest.mark.parametrize("verb", [*VERBS, "derive", "salvage", "export"])
+def test_help_breaks_lines_where_the_terminal_ends(run: Run, verb: str) -> None:
+    said, *_ = run(verb, "--help").out.partition("╭")
+    lines = [line.strip() for line in said.splitlines()]
+
+    assert "[[" not in said
+    for line, following in pairwise(lines):
+        if line and following:
+            assert len(f"{line} {following.split()[0]}") > 78, line
+
+
 def test_an_ellipsis_stands_for_ids_of_what_is_changed(talked: Run) -> None:
     assert talked("restore", "…r1", "--at", "u1", "--scope", "tree", "--dry-run").status == 2
     assert talked("restore", "…0", "--at", "…1", "--scope", "tree", "--json").json["anchors"] == ["u1"]
@@ -258,8 +331,9 @@ def test_an_ellipsis_stands_for_ids_of_what_is_changed(talked: Run) -> None:
     "command",
     [
         *("retract home --at u1", "retract home --scope tree", "retract home --at u1 --scope here"),
-        *("restore r0 --at u1", "restore --at u1 --scope tree", "correct u1 --at u1", "correct --at u1 --text x"),
-        *("supersede home --text x", "supersede --text x --source u1", "erase", "erase --yes", "retract …no --at u1"),
+        *("retract --at u1 --scope tree", "restore r0 --at u1", "restore --at u1 --scope tree"),
+        *("correct u1 --at u1", "correct --at u1 --text x", "supersede home --text x"),
+        *("supersede --text x --source u1", "erase", "erase --yes", "retract …no --at u1 --scope tree"),
     ],
 )
 def test_wrong_usage_of_a_verb_is_one_line_and_2(talked: Run, command: str) -> None:
@@ -272,12 +346,11 @@ def test_wrong_usage_of_a_verb_is_one_line_and_2(talked: Run, command: str) -> N
     ("command", "said"),
     [
         ("retract hom --at u1 --scope tree", "no memory hom in the log"),
-        ("retract u1 --at u1 --scope tree", "u1 is a message, not a memory: sources=['u1'] takes back"),
-        ("retract --at u1 --scope tree", "takes nothing back"),
+        ("retract u1 --at u1 --scope tree", "u1 is a message, not a memory: name it as a source"),
         ("restore home --at u1 --scope tree", "home is a memory, not a retraction"),
         ("correct u9 --at u1 --text x", "no message u9 in the log"),
         ("supersede home --text x --source u1 --id guess", "event guess is already there"),
-        ("erase r0 --yes", "r0 is no message and no memory"),
+        ("erase r0 --yes", "r0 is neither message nor memory"),
     ],
 )
 @pytest.mark.parametrize("tried", [True, False])

@@ -20,7 +20,7 @@ TEXTS = [
     ("home", "orphan", "anchor orphan is not attached: a message above it is missing, or parents run in a circle"),
     ("nothing", "a1", "there is no memory nothing in the log"),
     ("no source", "a1", "memory no source has no source"),
-    ("no upstream", "a1", "upstream memory nothing is not in the log"),
+    ("no upstream", "a1", "memory nothing, which it derives from or adopts, is not in the log"),
     (
         "p",
         "a1",
@@ -41,6 +41,22 @@ def test_a_verdict_says_what_is_at_fault(engine: Any, id: str, anchor: str | Non
     engine.add([*FLAWED, *OTHER])
 
     assert str(engine.at(anchor).explain(id)) == text
+
+
+def test_every_id_of_a_verdict_takes_the_form_it_is_asked_for_in(engine: Any) -> None:
+    engine.add([*CHAT, fact("home", "u1", "u1x"), fact("trip", derived_from=["home"])])
+    engine.add([fact("home2", "u1", supersedes=["home"]), Retraction("r7", "a1", scope="branch", memories=["home"])])
+    engine.add([Restoration("s2", "a2", scope="branch", retraction="r7")])
+
+    verdict = engine.at("u2", policy=Policy(Reason.SIBLING | Reason.RETRACTED)).explain("trip")
+
+    assert "; ".join(verdict.sentences()) == str(verdict)
+    assert verdict.sentences(lambda id: f"<{id}>") == [
+        "let through by the policy: source <u1x> is on a sibling branch that parts from the path at <c>",
+        "retraction <r7> (scope branch, at <a1>) is in effect here",
+        "restoration <s2> (scope branch, at <a2>) lifts it elsewhere",
+        "warning: upstream memory <home> is superseded here",
+    ]
 
 
 def test_a_retraction_says_where_it_stands_and_what_lifts_it_elsewhere(engine: Any) -> None:

@@ -37,9 +37,15 @@ class View:
     def ids(self) -> list[str]:
         """The ids of what is visible, by ordinal."""
     def memories(self, *, kind: str | None = None, key: str | None = None, limit: int | None = None) -> list[Memory]:
-        """What is visible, in path order: depth of the deepest source, then id.  The same on every replica."""
+        """What is visible, in path order: depth of the deepest source, then id.  The same on every replica.
+
+        Cost: all that is visible, and one read for each memory that is returned.
+        """
     def current(self, key: str) -> Memory | list[Memory] | None:
-        """The visible memory about a key; a list, in path order, where several rival; None where there is none."""
+        """The visible memory about a key; a list, in path order, where several rival; None where there is none.
+
+        Counts and costs as `memories`.
+        """
     def filter(self, ids: Iterable[str]) -> list[str]:
         """Those of `ids` that are visible, in their order."""
     def explain(self, id: str) -> Verdict:

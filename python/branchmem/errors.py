@@ -107,8 +107,8 @@ class BadAnchor(Error):
         self.anchors = anchors
 
     def explanation(self) -> str:
-        named = ", ".join(self.anchors) or "no anchor"
-        return f"the view cannot stand on {named} ({self.problems}): pass the id of an attached message"
+        what = f"cannot stand on {', '.join(self.anchors)}" if self.anchors else "has no anchor"
+        return f"the view {what} ({self.problems}): pass the id of an attached message"
 
 
 class StoreError(Error):

@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import chain, islice
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -67,7 +67,13 @@ def show(lines: Iterable[str | Text], *, out: TextIO | None = None) -> None:
 def agreed(question: str) -> bool:
     """Ask on standard error; whether the answer on standard input is yes."""
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    answer = ""
+    try:
+        answer = sys.stdin.readline()
+    finally:
+        if not answer.endswith("\n"):  # what is said next would stand on the line of the question
+            print(file=sys.stderr)
+    return answer.strip().lower() in ("y", "yes")
 
 
 def say_json(**document: Any) -> None:
@@ -218,11 +224,11 @@ def check_lines(report: Check) -> Iterator[Text]:
     yield Text(plain(report), "bold" if report.ok else "bold red")
     yield from _first("damage", report.damage)
     yield from _first("parent not in the log", (f"{short(id)} below {short(up)}" for id, up in report.orphans.items()))
-    yield from _first("parents in a circle", (" → ".join(map(short, circle)) for circle in report.circles))
-    dangling = (f"{short(id)} from {', '.join(map(short, ids))}" for id, ids in report.dangling.items())
+    yield from _first("parents in a circle", (_some(map(short, circle), " → ") for circle in report.circles))
+    dangling = (f"{short(id)} from {_some(map(short, ids))}" for id, ids in report.dangling.items())
     yield from _first("events that refer to what is not in the log", dangling)
     yield from _first("retractions and restorations whose place cannot be judged", map(short, report.unplaced))
-    replacing = (" ↔ ".join(map(short, circle)) for circle in report.supersession_circles)
+    replacing = (_some(map(short, circle), " ↔ ") for circle in report.supersession_circles)
     yield from _first("memories that replace each other", replacing)
     yield from _first("roots that look like edits of one prompt", map(short, report.prompts))
     unshowable = (f"{short(id)} {', '.join(reasons.names())}" for id, reasons in report.unshowable.items())
@@ -257,19 +263,14 @@ def _first(title: str, found: Iterable[str]) -> Iterator[Text]:
 
 
 def verdict_lines(verdict: bm.Verdict, *, width: int, given: Mapping[str, str | None] = _NONE) -> Iterator[Text]:
-    """Visible or hidden, and every reason in words with short ids, wrapped to the width.
+    """Visible or hidden, and what `Verdict.sentences` says with short ids, wrapped to the width.
 
     `given` are reasons of retractions, as those who made them gave them: they may repeat what was taken back.
     """
     mark = ("visible", "bold green") if verdict.visible else ("hidden", "bold red")
     yield Text.assemble("memory ", (short(verdict.id), "cyan"), " is ", mark, " here")
-    said = str(verdict)
-    named = chain([verdict.id], verdict.parted.values(), *verdict.culprits.values(), verdict.superseded_upstream)
-    places = (id for placed in verdict.retractions.values() for id in (placed.at, *chain(*placed.lifted)))
-    for id in sorted({*named, *places}, key=len, reverse=True):
-        said = said.replace(id, short(id))
-    for reason in plain(said).split("; "):
-        yield from _bullet(reason, width)
+    for sentence in verdict.sentences(short):
+        yield from _bullet(sentence, width)
     for id, why in given.items():
         yield from _bullet(f"why {short(id)}: {plain(why)}" if why else f"{short(id)} does not say why", width)
 
@@ -311,31 +312,31 @@ def _change_rows(receipt: bm.Change | bm.Erased) -> Iterator[tuple[str, str]]:
     if isinstance(receipt, bm.Change):
         for id, by in receipt.born_covered.items():
             yield "born covered", f"{short(id)}, by {_some(map(short, by))}"
+        for id, why in receipt.born_hidden.items():
+            if id not in receipt.born_covered:
+                yield "born hidden", f"{short(id)}: {_some(map(plain, why))}"
         if receipt.unplaced:
-            why = "cannot be judged: a retraction then holds everywhere, a restoration nowhere"
-            yield "no place", f"where {_some(map(short, receipt.unplaced))} stands {why}"
-    there = receipt.elsewhere
-    if there is not None:
-        moved = {"hides": there.hidden, "shows": there.shown}
-        yield from _moved_rows(
-            "elsewhere",
-            {verb: (f"{short(id)} at {leaves:,}" for id, leaves in ids.items()) for verb, ids in moved.items()},
-            f" at {there.leaves:,} other leaves",
-        )
+            stands = "stands cannot be judged: a retraction then holds everywhere, a restoration nowhere"
+            yield "no place", f"where {_some(map(short, receipt.unplaced))} {stands}"
+    if receipt.elsewhere is not None:
+        yield "elsewhere", receipt.elsewhere.summary()
+        for verb, moved in (("hides", receipt.elsewhere.hidden), ("shows", receipt.elsewhere.shown)):
+            if moved:
+                yield "", f"{verb} {_some(f'{short(id)} at {leaves:,}' for id, leaves in moved.items())}"
 
 
-def _moved_rows(label: str, moved: Mapping[str, Iterable[str]], where: str = "") -> Iterator[tuple[str, str]]:
+def _moved_rows(label: str, moved: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, str]]:
     said = [f"{verb} {_some(listed)}" for verb, texts in moved.items() if (listed := list(texts))]
-    for text in said or [f"nothing changes{where}"]:
+    for text in said or ["nothing changes"]:
         yield label, text
         label = ""
 
 
-def _some(texts: Iterable[str]) -> str:
+def _some(texts: Iterable[str], between: str = ", ") -> str:
     """The first of some texts, and how many more there are."""
     listed = list(texts)
     more = f" and {len(listed) - SHOWN:,} more" if len(listed) > SHOWN else ""
-    return ", ".join(listed[:SHOWN]) + more
+    return between.join(listed[:SHOWN]) + more
 
 
 def _bullet(text: str, width: int) -> Iterator[Text]:

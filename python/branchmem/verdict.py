@@ -115,30 +115,31 @@ class Verdict:
     superseded_upstream: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        said = "; ".join(text for reason in Reason if reason in self.reasons for text in self._texts(reason))
+        return "; ".join(self.sentences())
+
+    def sentences(self, named: Callable[[str], str] = str) -> list[str]:
+        """What is at fault, lowest reason first, then the warnings; `named` gives each id the form it is read in."""
+        said = [text for reason in Reason if reason in self.reasons for text in self._texts(reason, named)]
         if not said:
-            said = "every source lies on the path of the anchor"
+            said = ["every source lies on the path of the anchor"]
         elif self.visible:
-            said = f"let through by the policy: {said}"
-        return "; ".join(
-            [said, *(f"warning: upstream memory {id} is superseded here" for id in self.superseded_upstream)]
-        )
+            said[0] = f"let through by the policy: {said[0]}"
+        return said + [f"warning: upstream memory {named(id)} is superseded here" for id in self.superseded_upstream]
 
-    def _texts(self, reason: Reason) -> list[str]:
-        ids = self.culprits.get(reason, ())
+    def _texts(self, reason: Reason, named: Callable[[str], str]) -> Iterator[str]:
         if reason is Reason.NO_ANCHOR:
-            return ["the view has no anchor"]
-        if reason is Reason.SIBLING:
-            return [f"source {id} is on a sibling branch that parts from the path at {self.parted[id]}" for id in ids]
-        if reason is Reason.RETRACTED:
-            return [text for id in ids for text in _lifted_elsewhere(id, self.retractions[id])]
-        return [_TEXTS[reason].format(id=id) for id in ids]
-
-
-def _lifted_elsewhere(id: str, placed: Placed) -> Iterator[str]:
-    yield f"retraction {id} (scope {placed.scope}, at {placed.at}) is in effect here"
-    for restoration, at, scope in placed.lifted:
-        yield f"restoration {restoration} (scope {scope}, at {at}) lifts it elsewhere"
+            yield "the view has no anchor"
+        for id in self.culprits.get(reason, ()):
+            if reason is Reason.SIBLING:
+                parted = named(self.parted[id])
+                yield f"source {named(id)} is on a sibling branch that parts from the path at {parted}"
+            elif reason is Reason.RETRACTED:
+                placed = self.retractions[id]
+                yield f"retraction {named(id)} (scope {placed.scope}, at {named(placed.at)}) is in effect here"
+                for restoration, at, scope in placed.lifted:
+                    yield f"restoration {named(restoration)} (scope {scope}, at {named(at)}) lifts it elsewhere"
+            else:
+                yield _TEXTS[reason].format(id=named(id))
 
 
 _TEXTS = {
@@ -147,7 +148,7 @@ _TEXTS = {
     Reason.UNKNOWN_MEMORY: "there is no memory {id} in the log",
     Reason.ERASED: "the content of {id} has been erased",
     Reason.NO_SOURCES: "memory {id} has no source",
-    Reason.MISSING_UPSTREAM: "upstream memory {id} is not in the log",
+    Reason.MISSING_UPSTREAM: "memory {id}, which it derives from or adopts, is not in the log",
     Reason.UPSTREAM_CYCLE: "memory {id} derives from or adopts itself in a circle",
     Reason.MISSING_SOURCE: "source {id} is not a message of the log",
     Reason.LEGACY_SOURCE: "source {id} is a legacy message: what stands above it was never recorded",

@@ -24,7 +24,7 @@ from branchmem.changes.trial import Seen, Trial
 from branchmem.errors import InvalidEvent, InvalidEventType
 from branchmem.events import Erasure, Event, Memory, Restoration, Retraction, Scope, conflict, skeleton_fields
 from branchmem.questions import Questions
-from branchmem.verdict import Appended
+from branchmem.verdict import Appended, Reason
 
 __all__ = ["Change", "Changes", "Elsewhere", "Erased", "NotInLog"]
 
@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 
 _RETRACTION = "branchmem.events.Retraction that names it"
 _RESTORATION = "branchmem.events.Restoration that names it"
-_INSTEAD_OF_A_MEMORY = {"message": "sources=[{id!r}] takes back what came from it"}
-_INSTEAD_OF_A_SOURCE = {"memory": "memories=[{id!r}] takes it back"}
+_INSTEAD_OF_A_MEMORY = {"message": "name it as a source to take back what came from it"}
+_INSTEAD_OF_A_SOURCE = {"memory": "name it as a memory to take it back"}
+_INSTEAD_OF_WHAT_WAS_SAID = {"memory": "name the message that it came from, or supersede it"}
 
 
 class Changes(Questions):
@@ -71,12 +72,13 @@ class Changes(Questions):
 
         `scope` is where that holds: "branch" at `at` and below it, "tree" in its whole conversation,
         "everywhere".  With the memories go the older versions that they replace, which would come back
-        in their place; `revert=True` names the given ones alone and so brings these back.  `standing`:
+        in their place; `revert=True` names the given ones alone and so brings these back.  What came from a
+        message or bears a key goes without its older versions.  `standing`:
         also what states a key afresh later.  With more older versions than an event can name there are several
         retractions in the batch, whose ids are that of the first with /2, /3 … behind it.
 
-        Raises: UnknownEvent where `at`, a memory or a source is not in the log, which an event of one's own
-        may be all the same; InvalidEvent where it is of another type, or nothing is named.
+        Raises: UnknownEvent where `at`, a memory or a source is not in the log (only an event that is appended
+        may name what is still to come); InvalidEvent where it is of another type, or nothing is named.
         Cost: one commit and two views at `at`; a dry run replays the log twice and visits every leaf.
         """
         first = Retraction(
@@ -135,11 +137,12 @@ class Changes(Questions):
         """Take back all that came from a message ("what I said there was wrong"), and remember this instead.
 
         `id` is that of the retraction.  A memory that itself derives from the message is born covered,
-        and the receipt says so: name the message of the correction as its source.  What the memories of the message
+        and the receipt says so: name the message of the correction as its source.  A memory that is hidden at `at`
+        for another reason is written too, and the receipt says why.  What the memories of the message
         had replaced comes back, unless the new memory supersedes them.
 
-        Raises: UnknownEvent where the message or `at` is not in the log; EventConflict where the id of the memory
-        is taken: nothing is written.
+        Raises: UnknownEvent where the message or `at` is not in the log; InvalidEvent where it is of another type;
+        EventConflict where the id of the memory is taken.  Nothing is written then.
         Cost: as `retract`.
         """
         given = _memory(memory, "memory")
@@ -147,7 +150,8 @@ class Changes(Questions):
             new_id() if id is None else id, at, scope=scope, sources=[message], reason=reason, created=created
         )
         engine = self._fresh()
-        names.require(engine, [event.at, message], "message", by_hand=_RETRACTION)
+        names.require(engine, [event.at], "message", by_hand=_RETRACTION)
+        names.require(engine, event.sources, "message", by_hand=_RETRACTION, instead=_INSTEAD_OF_WHAT_WAS_SAID)
         return self._change([event, given], (event.at,), dry_run=dry_run)
 
     def supersede(self, memories: Iterable[str], *, by: Memory, at: str | None = None, dry_run: bool = False) -> Change:
@@ -185,7 +189,7 @@ class Changes(Questions):
         Messages that repeat the content are not found by themselves: name them.  Ids and keys stay.
         The bytes stay in free pages of the file until `compact()`.
 
-        Raises: InvalidEvent for an id of anything but messages and memories; UnknownEvent where `at` is not in the log.
+        Raises: InvalidEvent for an id of what is neither message nor memory; UnknownEvent where `at` is not in the log.
         Cost: one commit, and what goes; with `at` two views; a dry run as that of `retract`.
         """
         event = Erasure(new_id() if id is None else id, targets, cascade=cascade, created=created)
@@ -216,13 +220,15 @@ class Changes(Questions):
             appended, elsewhere = self.append(events), None
             seen.again(self)
             unplaced = self._fresh().unplaced()
+        born = seen.hiding(event.id for event in events if isinstance(event, Memory))
         return Change(
             events=tuple(events),
             appended=appended,
             anchors=anchors,
             hidden=seen.hidden,
             shown=seen.shown,
-            born_covered=seen.retracted(event.id for event in events if isinstance(event, Memory)),
+            born_covered={one.id: one.culprits[Reason.RETRACTED] for one in born if Reason.RETRACTED in one.reasons},
+            born_hidden={one.id: tuple(one.sentences()) for one in born},
             unplaced=tuple(event.id for event in events if event.id in unplaced),
             elsewhere=elsewhere,
         )

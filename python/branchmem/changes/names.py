@@ -46,14 +46,14 @@ def require(
     """Refuse an id that does not bear an event of the type `wanted`.
 
     Raises: NotInLog, or UnknownEvent where no event could name it either (`by_hand` is None); InvalidEvent for what
-    is of another type, for some of which there is something to do `instead`: with `{id!r}` where the id belongs.
+    is of another type, for some of which there is something to do `instead`.
     """
     for id in ids:
         found = fields(engine, id)
         if not found:
             raise UnknownEvent(id, wanted) if by_hand is None else NotInLog(id, wanted, by_hand)
         if found["type"] != wanted:
-            way_out = instead.get(found["type"], f"name a {wanted}").format(id=id)
+            way_out = instead.get(found["type"], f"name a {wanted}")
             raise InvalidEvent(f"{id} is a {found['type']}, not a {wanted}: {way_out}", id)
 
 
@@ -62,7 +62,7 @@ def targets(engine: _core.Engine, ids: Iterable[str]) -> None:
     for id in ids:
         if fields(engine, id).get("type", "message") not in ("message", "memory"):
             raise InvalidEvent(
-                f"{id} is no message and no memory: only their content can be erased, so name those that hold it", id
+                f"{id} is neither message nor memory: only their content can be erased, so name those that hold it", id
             )
 
 

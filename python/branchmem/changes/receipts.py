@@ -41,11 +41,15 @@ class Elsewhere:
             "shown": dict(self.shown),
         }
 
-    def __str__(self) -> str:
+    def summary(self) -> str:
+        """At how many leaves something changes."""
+        leaves = _counted(self.leaves, "leaf", "leaves")
         if not self.changed:
-            return f"nothing changes at {_counted(self.leaves, 'other leaf', 'other leaves')}"
-        said = f"{self.changed} of {_counted(self.leaves, 'other leaf', 'other leaves')} change"
-        return said + _moved(self.hidden, self.shown)
+            return f"nothing changes at {leaves}" if self.leaves else "there is no leaf"
+        return f"{self.changed:,} of {leaves} {'changes' if self.changed == 1 else 'change'}"
+
+    def __str__(self) -> str:
+        return f"elsewhere {self.summary()}" + _moved(self.hidden, self.shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ class Change:
     events: tuple[Event, ...] = field(repr=False)
     #: What the log made of them; None where nothing was written (`dry_run`).
     appended: Appended | None
-    #: Where `hidden`, `shown` and `born_covered` were looked at; none: they were not.
+    #: Where `hidden`, `shown` and what is born covered or hidden were looked at; none: they were not.
     anchors: tuple[str, ...]
     #: Memories that were visible at the anchor before and are not any more, in order of arrival.
     hidden: tuple[str, ...]
@@ -64,6 +68,9 @@ class Change:
     shown: tuple[str, ...]
     #: Memories of the batch that are retracted at the anchor from birth, each with the retractions at fault.
     born_covered: Mapping[str, tuple[str, ...]]
+    #: Memories of the batch that are hidden at the anchor from birth, by a retraction or not, each with what
+    #: `explain` says of it.
+    born_hidden: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     #: Events of the batch whose place cannot be judged: such a retraction is in effect everywhere,
     #: such a restoration nowhere.
     unplaced: tuple[str, ...] = ()
@@ -90,6 +97,7 @@ class Change:
             "hidden": list(self.hidden),
             "shown": list(self.shown),
             "born_covered": {id: list(retractions) for id, retractions in self.born_covered.items()},
+            "born_hidden": {id: list(sentences) for id, sentences in self.born_hidden.items()},
             "unplaced": list(self.unplaced),
             "elsewhere": None if self.elsewhere is None else self.elsewhere.to_dict(),
         }
@@ -97,6 +105,11 @@ class Change:
     def __str__(self) -> str:
         parts = [_written(self.events, self.appended), *_effects(self.anchors, self.hidden, self.shown)]
         parts += (f"{id} is born covered by {_listed(by)}" for id, by in self.born_covered.items())
+        parts += (
+            f"{id} is born hidden: {_listed(why)}"
+            for id, why in self.born_hidden.items()
+            if id not in self.born_covered
+        )
         if self.unplaced:
             parts.append(f"the place of {_listed(self.unplaced)} cannot be judged")
         if self.elsewhere is not None:
@@ -228,4 +241,4 @@ def _listed(ids: Iterable[str]) -> str:
 
 
 def _counted(count: int, one: str, many: str) -> str:
-    return f"{count} {one if count == 1 else many}"
+    return f"{count:,} {one if count == 1 else many}"

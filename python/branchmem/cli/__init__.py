@@ -24,6 +24,7 @@ from branchmem.terminal import say
 app = typer.Typer(
     help="Memory for branching conversations: visible only where all its sources are.",
     add_completion=False,
+    rich_markup_mode="markdown",  # else lines of a docstring break where they break there
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -100,7 +100,7 @@ def view(
 
 def explain(
     store: StorePath,
-    memory: Annotated[str, typer.Argument(metavar="MEMORY")],
+    memory: Annotated[str, typer.Argument(metavar="MEMORY", help="The memory to explain.")],
     at: Annotated[list[str] | None, typer.Option("--at", metavar="ANCHOR", help="Where to stand; once a tree.")] = None,
     policy: Which = PolicyName.strict,
     reasons: Annotated[

@@ -47,7 +47,7 @@ def retract(
     store: StorePath,
     at: At,
     scope: ScopeOption,
-    memories: Annotated[list[str] | None, typer.Argument(metavar="[MEMORY…]", help="Memories to take back.")] = None,
+    memories: Annotated[list[str] | None, typer.Argument(metavar="MEMORY…", help="Memories to take back.")] = None,
     sources: Annotated[
         list[str] | None, typer.Option("--source", metavar="MESSAGE", help="Take back all that came from it.")
     ] = None,
@@ -64,6 +64,8 @@ def retract(
     as_json: AsJson = False,
 ) -> None:
     """Take back each MEMORY and its older versions, and what came from messages or bears a key."""
+    if not (memories or sources or keys):
+        raise typer.BadParameter("nothing to take back: name a MEMORY, a --source or a --key")
     with changing(store, dry_run=dry_run) as log:
         receipt = log.retract(
             named(log, memories or ()),
@@ -106,8 +108,10 @@ def correct(
     key: Key = None,
     scope: ScopeOption = ScopeName.branch,
     reason: Why = None,
-    id: EventId = None,
-    memory_id: Annotated[str | None, typer.Option("--memory-id", help="The id of the new memory.")] = None,
+    id: Annotated[str | None, typer.Option("--id", help="The id of the retraction; made up without it.")] = None,
+    memory_id: Annotated[
+        str | None, typer.Option("--memory-id", help="The id of the new memory; made up, too.")
+    ] = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -116,9 +120,7 @@ def correct(
         anchor = _one(log, at)
         receipt = log.correct(
             _one(log, message),
-            memory=bm.Memory(
-                memory_id or bm.new_id(), text, sources=named(log, sources or [anchor]), kind=kind, key=key
-            ),
+            memory=bm.Memory(_made_up(memory_id), text, sources=named(log, sources or [anchor]), kind=kind, key=key),
             at=anchor,
             scope=scope.value,
             reason=reason,
@@ -144,7 +146,7 @@ def supersede(
     with changing(store, dry_run=dry_run) as log:
         receipt = log.supersede(
             named(log, memories),
-            by=bm.Memory(id or bm.new_id(), text, sources=named(log, sources), kind=kind, key=key),
+            by=bm.Memory(_made_up(id), text, sources=named(log, sources), kind=kind, key=key),
             at=None if at is None else _one(log, at),
             dry_run=dry_run,
         )
@@ -174,7 +176,7 @@ def erase(
             "targets": named(log, targets),
             "cascade": not no_cascade,
             "at": None if at is None else _one(log, at),
-            "id": id or bm.new_id(),
+            "id": _made_up(id),
         }
         if asks:
             show(terminal.change_lines(log.erase(**wanted, dry_run=True), width=width()), out=sys.stderr)
@@ -182,6 +184,10 @@ def erase(
                 raise typer.TyperException("nothing was erased")
         receipt = log.erase(**wanted, dry_run=dry_run)
     _tell(receipt, as_json=as_json)
+
+
+def _made_up(id: str | None) -> str:
+    return bm.new_id() if id is None else id
 
 
 def _one(store: bm.Store, given: str) -> str:

@@ -113,7 +113,7 @@ def derive(
 def export(
     store: StorePath,
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE|-]", help="A new file; without it, standard output.")
+        Path | None, typer.Argument(metavar="FILE|-", help="A new file; without it, standard output.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
