@@ -1,8 +1,8 @@
 //! The topology of the engine, fed as the engine feeds it: the forest, and what the tour notes of it.
 
 use crate::shapes::ROOT;
-use branchmem_core::event::Parent;
 use branchmem_core::ids::{Node, Number};
+use branchmem_core::skeleton::Parent;
 use branchmem_core::topology::Forest;
 use branchmem_core::tour::Tour;
 

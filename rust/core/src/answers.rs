@@ -10,7 +10,7 @@ use crate::ids::{Mem, Node, Number};
 use crate::reason::{
     Admitted, ERASED, LEGACY_SOURCE, OTHER_TREE, PLACED, RETRACTED, Reasons, SIBLING, SUPERSEDED, UNKNOWN_MEMORY,
 };
-use crate::seen::{Seen, is_lasting, reasons, withheld};
+use crate::seen::{Seen, lasting, reasons, withheld};
 use crate::shape::{MAX_TREES, Shape};
 use crate::spans::covers_each;
 use crate::stand::{Ambiguous, Stand};
@@ -256,9 +256,10 @@ impl Engine {
             }
             return admitted;
         }
-        for ((mem, node), visible) in pairs.zip(visible) {
+        let mut views = Map::default();
+        for ((mem, ordinal), visible) in pairs.zip(visible) {
             let mem = ((mem as usize) < self.memories().len()).then_some(Mem(mem));
-            let node = ((node as usize) < self.forest().len()).then_some(Node(node));
+            let node = ((ordinal as usize) < self.forest().len()).then_some(Node(ordinal));
             let stand = Stand::at(node, self.forest());
             let mut reasons = match mem.map(|mem| self.memories().shape(mem)) {
                 // One anchor shows neither; which of the reasons it is does not matter.
@@ -266,7 +267,7 @@ impl Engine {
                 _ => self.reasons(mem, &stand),
             };
             if let Some(mem) = mem.filter(|_| reasons & !policy == 0)
-                && self.is_replaced(mem, &stand, policy)
+                && self.is_replaced_at(mem, Node(ordinal), &stand, policy, &mut views)
             {
                 reasons |= SUPERSEDED;
             }
@@ -291,9 +292,10 @@ impl Engine {
     }
 
     /// The memories that no set of anchors can show in strict as the log is, with the reasons that stay. Needs
-    /// [`Self::is_current`]. O(memories + what wide ones derive from).
+    /// [`Self::is_current`]. O(memories + what wide ones derive from + what covers them).
     #[must_use]
     pub fn unshowable(&self) -> Vec<(Mem, Reasons)> {
+        let lasting = lasting(self.facts());
         let stay = |mem: Mem| {
             let fork = match self.memories().shape(mem) {
                 Shape::Fork => true,
@@ -301,7 +303,7 @@ impl Engine {
                 Shape::Nowhere | Shape::Home(_) | Shape::Several(_) => false,
             };
             let erased = if self.changes().erasures.erased().has(mem) { ERASED } else { 0 };
-            let retracted = if is_lasting(mem, self.facts()) { RETRACTED } else { 0 };
+            let retracted = if lasting.has(mem) { RETRACTED } else { 0 };
             self.memories().flags(mem) | if fork { SIBLING } else { 0 } | erased | retracted
         };
         let all = (0..self.memories().len() as u32).map(Mem).map(|mem| (mem, stay(mem)));
@@ -364,8 +366,7 @@ impl Engine {
         for other in self.replacing(mem, stand, policy) {
             out.blame(SUPERSEDED, self.memories().number(other));
         }
-        let upstreams = self.facts().all_upstreams(mem).into_iter();
-        let superseded = upstreams.filter(|&up| self.is_replaced(up, stand, policy));
+        let superseded = self.all_replaced(self.facts().all_upstreams(mem), stand, policy);
         out.superseded_upstream = superseded.map(|up| self.memories().number(up)).collect();
         out
     }

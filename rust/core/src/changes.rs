@@ -7,10 +7,10 @@ use crate::covered::Covered;
 use crate::dependents::Dependents;
 use crate::encode::{self, RetractionFields};
 use crate::erasure::Erasures;
-use crate::event::{Block, Scope, Skeleton};
 use crate::ids::{Ids, Mem, Number};
 use crate::provenance::Memories;
 use crate::retraction::{Retractions, placed};
+use crate::skeleton::{Block, Scope, Skeleton};
 use crate::supersession::Supersession;
 use crate::topology::Forest;
 
@@ -76,10 +76,14 @@ impl Changes {
         self.added.push(place);
     }
 
-    /// Take in a restoration, whose id bears it already. O(what the retraction that it names covers).
+    /// Take in a restoration, whose id bears it already. O(what the retraction that it names covers), O(1) for
+    /// all but the first of one.
     pub fn push_restoration(&mut self, skeleton: &Skeleton<'_>, block: &Block<'_>, ids: &Ids, memories: &Memories) {
         self.note(skeleton.id, Change::Restoration(self.retractions.restorations().len() as u32));
-        if let Some(retraction) = self.retractions.push_restoration(skeleton, block) {
+        if let Some(retraction) = self.retractions.push_restoration(skeleton, block)
+            && self.retractions.all()[retraction as usize].restorations.len() == 1
+        {
+            // From now on the retraction is asked each time, and so are all restorations that follow.
             self.rejudge(retraction, ids, memories);
         }
     }

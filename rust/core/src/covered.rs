@@ -4,9 +4,9 @@
 //! at or above the sources always is, one below them is from its place on, one on
 //! another branch never. So a memory whose sources lie on one path is judged once, when
 //! something changes, and a view compares a place or two. Only retractions with
-//! restorations are asked each time; and what lies in other trees is left to [`crate::seen`].
+//! restorations are asked each time; and what lies in other trees is left to [`crate::seen`],
+//! as is all that changes again and again.
 
-use crate::bits::Bits;
 use crate::dependents::Dependents;
 use crate::ids::{Mem, Node, Number};
 use crate::provenance::Memories;
@@ -38,6 +38,10 @@ const STALE: u32 = 3;
 const FIRST: u32 = 4;
 const PLACE: u32 = 1 << 31;
 
+const GIVEN_UP: u8 = u8::MAX;
+/// So often a memory is judged at most; in tests so seldom that small logs get there.
+const MOST_TIMES: u8 = if cfg!(test) { 5 } else { 12 };
+
 /// What is known of sixty-four memories, one bit each, side by side for those who look at all.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Known {
@@ -54,7 +58,7 @@ pub struct Known {
 /// Messages from which on a memory is covered, and retractions to be asked.
 type Mixed = (Box<[Node]>, Box<[u32]>);
 
-/// What is known of all memories. 4 bytes each once there is a retraction.
+/// What is known of all memories. 5 bytes each once there is a retraction.
 #[derive(Default)]
 pub struct Covered {
     /// By memory, one of the above, or a place by itself.
@@ -67,8 +71,8 @@ pub struct Covered {
     hanging: Hanging,
     hung: Set<(u32, u32)>,
     stale: Vec<Mem>,
-    /// Memories that were judged.
-    judged: Bits,
+    /// By memory, how often it was judged; `GIVEN_UP` where it is no more.
+    times: Vec<u8>,
     /// Retractions by the id of their place, where it was not attached when they came.
     unplaced: Map<u32, Vec<u32>>,
 }
@@ -105,7 +109,7 @@ impl Covered {
         dependents.index(memories);
         let mut next = vec![mem];
         while let Some(mem) = next.pop() {
-            if self.states.get(mem.at()) != Some(&STALE) {
+            if self.states.get(mem.at()) != Some(&STALE) && !self.is_given_up(mem) {
                 self.set(mem, STALE);
                 self.stale.push(mem);
                 next.extend(dependents.links(memories.number(mem)));
@@ -143,7 +147,35 @@ impl Covered {
     /// Whether a memory was ever judged.
     #[must_use]
     pub fn is_judged(&self, mem: Mem) -> bool {
-        self.judged.has(mem)
+        self.times_of(mem) > 0
+    }
+
+    /// Whether a memory changed so often that it is not judged beforehand any more, or is downstream of such a one.
+    #[must_use]
+    pub fn is_given_up(&self, mem: Mem) -> bool {
+        self.times_of(mem) == GIVEN_UP
+    }
+
+    fn times_of(&self, mem: Mem) -> u8 {
+        self.times.get(mem.at()).copied().unwrap_or(0)
+    }
+
+    /// Whether a memory was judged so often that it is to be given up.
+    #[must_use]
+    pub fn is_restless(&self, mem: Mem) -> bool {
+        self.times_of(mem) > MOST_TIMES
+    }
+
+    /// Give a memory up, with all downstream: none of them is judged again. O(these).
+    pub fn give_up(&mut self, mem: Mem, memories: &Memories, dependents: &Dependents, forest: &Forest) {
+        let mut next = vec![mem];
+        while let Some(mem) = next.pop() {
+            if !self.is_given_up(mem) {
+                self.keep(mem, Covering::Unknown, true, forest);
+                self.times[mem.at()] = GIVEN_UP;
+                next.extend(dependents.links(memories.number(mem)));
+            }
+        }
     }
 
     /// Keep what is known of a memory now.
@@ -180,7 +212,10 @@ impl Covered {
             }
         };
         self.set(mem, state);
-        self.judged.insert(mem);
+        if self.times.len() <= mem.at() {
+            self.times.resize(mem.at() + 1, 0);
+        }
+        self.times[mem.at()] = self.times[mem.at()].saturating_add(1).min(GIVEN_UP - 1);
         if self.known.len() <= mem.at() / 64 {
             self.known.resize(mem.at() / 64 + 1, Known::default());
         }

@@ -3,11 +3,12 @@
 use crate::Map;
 use crate::error::BlockError::{self, Damaged};
 use crate::event::{
-    ADOPTS, AT, BLOCK_EVENTS, Block, CASCADE, DERIVED_FROM, HEADER, KEY, KEYS, KIND, MEMORIES, PARENT, RETRACTION,
-    Resolve, SCOPE, SOURCES, STANDING, SUPERSEDES, Scope, TARGETS, Type, VERSION, checksum, read_skeleton,
+    ADOPTS, AT, BLOCK_EVENTS, CASCADE, DERIVED_FROM, HEADER, KEY, KEYS, KIND, MEMORIES, PARENT, RETRACTION, Resolve,
+    SCOPE, SOURCES, STANDING, SUPERSEDES, TARGETS, VERSION, checksum, read_skeleton,
 };
 use crate::ids::{Ids, Number};
 use crate::msgpack::{Reader, Ref, write_array, write_str, write_uint};
+use crate::skeleton::{Block, Scope, Type};
 
 type Result<T> = std::result::Result<T, BlockError>;
 

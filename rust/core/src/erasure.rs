@@ -6,9 +6,9 @@
 
 use crate::bits::Bits;
 use crate::dependents::{By, Dependents};
-use crate::event::{Block, Skeleton, Type};
 use crate::ids::{Ids, Mem, Number};
 use crate::provenance::Memories;
+use crate::skeleton::{Block, Skeleton, Type};
 use crate::{Map, Set};
 
 /// An erasure.

@@ -2,12 +2,12 @@
 
 use crate::Set;
 use crate::covered::{Covered, Covering};
-use crate::event::Scope;
 use crate::facts::Facts;
 use crate::ids::{Mem, Node};
 use crate::retraction::judged;
 use crate::seen::is_fresh;
 use crate::shape::Shape;
+use crate::skeleton::Scope;
 
 /// So many places, and so many retractions to be asked, are kept for one memory at most.
 const MOST: usize = 8;
@@ -30,7 +30,18 @@ pub fn judge_stale(covered: &mut Covered, facts: Facts<'_>) {
             }
         }
         let found = if simple { found(mem, covered, facts) } else { Found::unknown() };
-        covered.keep(mem, found.covering(), found.elsewhere, facts.forest);
+        keep(mem, &found, covered, facts);
+    }
+}
+
+/// Keep what was found, unless the memory was judged too often, or one that it derives from or adopts was.
+fn keep(mem: Mem, found: &Found, covered: &mut Covered, facts: Facts<'_>) {
+    let Facts { ids, forest, memories, changes, .. } = facts;
+    let mut links = memories.links(mem).filter_map(|link| ids.memory(link));
+    if covered.is_restless(mem) || links.any(|up| covered.is_given_up(up)) {
+        covered.give_up(mem, memories, &changes.dependents, forest);
+    } else {
+        covered.keep(mem, found.covering(), found.elsewhere, forest);
     }
 }
 
@@ -38,18 +49,24 @@ pub fn judge_stale(covered: &mut Covered, facts: Facts<'_>) {
 /// the first time, or otherwise than what covers it already).
 pub fn judge_added(covered: &mut Covered, retraction: u32, named: &[Mem], facts: Facts<'_>) {
     let told = &facts.retractions().all()[retraction as usize];
-    let top = judged(told, facts.ids, facts.forest).map(|node| facts.forest.top(node));
+    let place = judged(told, facts.ids, facts.forest).map(|node| (node, facts.forest.top(node)));
     let by_key = told.keys.iter().flat_map(|&key| facts.memories.keys().all(key));
-    // One more in another tree changes nothing, and most memories of a key are in others.
-    let is_new = |mem: &Mem| match facts.memories.shape(*mem) {
-        Shape::Home(home) => !covered.is_elsewhere(*mem) || top.is_none_or(|top| top == facts.forest.top(home)),
+    let is_above = |a: Node, b: Node| facts.tour.is_ancestor(facts.forest, a, b);
+    // A key may have many memories, to most of which one more in another tree or on another branch adds nothing.
+    let is_new = |mem: &Mem| match (covered.of(*mem), facts.memories.shape(*mem), place) {
+        (Covering::Always | Covering::Unknown, ..) => false,
+        (_, Shape::Home(home), Some((_, top))) if top != facts.forest.top(home) => !covered.is_elsewhere(*mem),
+        (before, Shape::Home(home), Some((node, _))) if told.scope == Scope::Branch && covered.is_judged(*mem) => {
+            let is_known = || matches!(before, Covering::From(from) if is_above(from, node));
+            is_above(node, home) || is_above(home, node) && !is_known()
+        }
         _ => true,
     };
     let stated = |mem: &Mem| !facts.memories.is_settled(*mem) || !is_fresh(*mem, retraction, facts);
     let mut next: Vec<_> = named.iter().copied().chain(by_key.filter(is_new).filter(stated)).collect();
     let (mut met, mut lost) = (Set::default(), Vec::new());
     while let Some(mem) = next.pop() {
-        if !met.insert(mem) {
+        if !met.insert(mem) || covered.is_given_up(mem) {
             continue;
         }
         let before = covered.of(mem);
@@ -67,10 +84,10 @@ pub fn judge_added(covered: &mut Covered, retraction: u32, named: &[Mem], facts:
         if same && covered.is_judged(mem) {
             continue;
         }
-        if found.covering() == Covering::Unknown {
+        keep(mem, &found, covered, facts);
+        if covered.of(mem) == Covering::Unknown {
             lost.push(mem);
         }
-        covered.keep(mem, found.covering(), found.elsewhere, facts.forest);
         next.extend(facts.changes.dependents.links(facts.memories.number(mem)));
     }
     lose(covered, lost, facts);

@@ -8,6 +8,7 @@
 //! | [`error`] | why were bytes refused? |
 //! | [`ids`] | which number, type and position has an id? |
 //! | [`msgpack`] | what is the next value of a record? |
+//! | [`skeleton`] | what does an event say that decides visibility? |
 //! | [`event`] | what do the bytes of a skeleton block say? |
 //! | [`encode`] | which bytes say that? |
 //! | [`chains`] | is one message an ancestor of another, without relabelling? |
@@ -73,6 +74,7 @@ pub mod retraction;
 pub mod runs;
 pub mod seen;
 pub mod shape;
+pub mod skeleton;
 pub mod spans;
 pub mod stand;
 pub mod supersession;

@@ -11,11 +11,11 @@
 
 use crate::bits::each_bit;
 use crate::circles;
-use crate::event::{Block, Skeleton};
 use crate::ids::{Ids, Mem, Node, Number};
 use crate::links::Links;
 use crate::reason::{DETACHED_SOURCE, LEGACY_SOURCE, MISSING_SOURCE, NO_SOURCES, Reasons};
 use crate::shape::{Packed, Reduction, Shape};
+use crate::skeleton::{Block, Skeleton};
 use crate::topology::Forest;
 use crate::waiting::{For, Waiting};
 use crate::words::{WordOf, Words};

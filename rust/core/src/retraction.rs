@@ -1,9 +1,9 @@
 //! What do retractions and restorations name, and at which place are they judged?
 
 use crate::Map;
-use crate::event::{Block, Scope, Skeleton};
 use crate::ids::{Ids, Node, Number};
 use crate::provenance::Memories;
+use crate::skeleton::{Block, Scope, Skeleton};
 use crate::topology::Forest;
 
 /// A retraction; what it covers is found by [`crate::cover`].

@@ -3,13 +3,14 @@
 //! It fails closed: a retraction whose place cannot be judged is in effect, a
 //! restoration whose place cannot be judged is not.
 
+use crate::bits::Bits;
 use crate::covered::Covering;
-use crate::event::Scope;
 use crate::facts::Facts;
 use crate::ids::{Mem, Node};
 use crate::reason::{ERASED, LEGACY_SOURCE, RETRACTED, Reasons};
 use crate::retraction::{Restoration, Retraction, judged, placed};
 use crate::shape::Shape;
+use crate::skeleton::Scope;
 use crate::stand::Stand;
 use crate::{Map, Set};
 
@@ -61,10 +62,37 @@ pub fn covering(mem: Mem, stand: &Stand, facts: Facts<'_>) -> Vec<u32> {
     out
 }
 
-/// Whether a retraction that no restoration names covers a memory, and is in effect in every view in which
-/// its sources lie on the path. O(all that it derives from and adopts).
+/// The memories that a retraction without restorations covers in every view in which their sources lie on the path.
+///
+/// O(covered memories), and where more was not known beforehand, for each message that is the deepest source of some,
+/// what covers these; for forks and wide memories, all that each derives from and adopts. Flags and shapes must be up to
+/// date.
 #[must_use]
-pub fn is_lasting(mem: Mem, facts: Facts<'_>) -> bool {
+pub fn lasting(facts: Facts<'_>) -> Bits {
+    let mut out = Bits::default();
+    let mut unknown = Vec::new();
+    for mem in facts.cover().covered().iter() {
+        let shape = facts.memories.shape(mem);
+        match (facts.changes.covered.of(mem), shape) {
+            (Covering::Unknown, Shape::Wide | Shape::Fork) => out.put(mem, is_lasting(mem, facts)),
+            (Covering::Unknown, _) => unknown.push((facts.memories.homes(&shape).to_vec(), mem)),
+            (known, _) => out.put(mem, known == Covering::Always),
+        }
+    }
+    unknown.sort_unstable();
+    for alike in unknown.chunk_by(|a, b| a.0 == b.0) {
+        // What is in effect at the sources themselves is so wherever they lie on the path.
+        let stand = Stand::on(&alike[0].0, facts.forest);
+        let mut seen = Seen::new(&stand, facts);
+        let lifted = (0..).zip(facts.retractions().all()).filter(|(_, retraction)| !retraction.restorations.is_empty());
+        seen.in_effect.extend(lifted.map(|(place, _)| (place, false)));
+        alike.iter().for_each(|&(_, mem)| out.put(mem, seen.is_covered(mem)));
+    }
+    out
+}
+
+/// The same of one memory, by each of its sources. O(all that it derives from and adopts).
+pub(crate) fn is_lasting(mem: Mem, facts: Facts<'_>) -> bool {
     let Facts { ids, forest, tour, memories, .. } = facts;
     let reach = std::iter::once(mem).chain(facts.all_upstreams(mem));
     let sources = reach.flat_map(|mem| memories.sources(mem)).filter_map(|&source| ids.message(source));
@@ -88,6 +116,12 @@ pub fn is_lasting(mem: Mem, facts: Facts<'_>) -> bool {
     })
 }
 
+/// The holders directly above one.
+fn above(holder: Mem, facts: Facts<'_>) -> impl Iterator<Item = Mem> {
+    let up = facts.memories.links(holder).filter_map(move |link| facts.ids.memory(link));
+    up.filter_map(move |up| facts.cover().holder_of(up))
+}
+
 /// Visit the holders of a memory and of all upstream, each once, until `visit` says that it is enough.
 fn holders_above<T: Default>(mem: Mem, facts: Facts<'_>, mut visit: impl FnMut(Mem, &mut T) -> bool) -> T {
     let mut out = T::default();
@@ -97,8 +131,7 @@ fn holders_above<T: Default>(mem: Mem, facts: Facts<'_>, mut visit: impl FnMut(M
             if visit(holder, &mut out) {
                 break;
             }
-            let up = facts.memories.links(holder).filter_map(|link| facts.ids.memory(link));
-            next.extend(up.filter_map(|up| facts.cover().holder_of(up)));
+            next.extend(above(holder, facts));
         }
     }
     out
@@ -156,13 +189,23 @@ pub struct Seen<'a> {
     facts: Facts<'a>,
     holders: Map<u32, bool>,
     keys: Map<u32, Left>,
+    /// Whether retractions with restorations are in effect.
+    in_effect: Map<u32, bool>,
 }
 
 impl<'a> Seen<'a> {
     /// Nothing is judged yet.
     #[must_use]
     pub fn new(stand: &'a Stand, facts: Facts<'a>) -> Self {
-        Self { stand, facts, holders: Map::default(), keys: Map::default() }
+        Self { stand, facts, holders: Map::default(), keys: Map::default(), in_effect: Map::default() }
+    }
+
+    fn is_in_effect(&mut self, place: u32) -> bool {
+        let (stand, facts) = (self.stand, self.facts);
+        if facts.retractions().all()[place as usize].restorations.is_empty() {
+            return is_in_effect(place, stand, facts);
+        }
+        *self.in_effect.entry(place).or_insert_with(|| is_in_effect(place, stand, facts))
     }
 
     /// Whether a retraction in effect covers a memory.
@@ -181,48 +224,58 @@ impl<'a> Seen<'a> {
         if (held || links.count() == 0) && is_quick() {
             return held;
         }
-        let (held, met) = if held { (true, Set::default()) } else { self.is_held_above(first) };
-        if held {
-            self.holders.insert(first.0, true);
-        } else {
-            // Nothing above it is held, so nothing above those that were met is.
-            self.holders.extend(met.into_iter().map(|holder| (holder.0, false)));
+        // Most often what stands above was judged before.
+        let mut above = above(first, self.facts);
+        let known =
+            if held { Some(true) } else { above.try_fold(false, |held, above| Some(held | self.known(above)?)) };
+        if let Some(held) = known {
+            self.holders.insert(first.0, held);
+            return held;
         }
-        held
+        self.look_above(first);
+        self.known(first) == Some(true)
     }
 
     fn known(&self, holder: Mem) -> Option<bool> {
         if self.holders.is_empty() { None } else { self.holders.get(&holder.0).copied() }
     }
 
-    /// Whether a holder upstream of one that is not named is held; and all that were looked at, this one among them.
-    fn is_held_above(&mut self, first: Mem) -> (bool, Set<Mem>) {
+    /// Judge a holder that is not named, with those upstream of it as far up as it takes: each once in a view.
+    fn look_above(&mut self, first: Mem) {
         let facts = self.facts;
-        let above = |holder: Mem| {
-            let up = facts.memories.links(holder).filter_map(move |link| facts.ids.memory(link));
-            up.filter_map(move |up| facts.cover().holder_of(up))
-        };
         let mut met = Set::from_iter([first]);
-        let mut next: Vec<_> = above(first).collect();
+        let (mut next, mut held) = (vec![first], Vec::new());
+        let mut below: Map<Mem, Vec<Mem>> = Map::default();
         while let Some(holder) = next.pop() {
-            if !met.insert(holder) {
-                continue;
-            }
-            match self.known(holder) {
-                Some(true) => return (true, met),
-                Some(false) => {}
-                None if self.is_named(holder) => return (true, met),
-                None => next.extend(above(holder)),
+            for above in above(holder, facts) {
+                match self.known(above) {
+                    Some(false) => continue,
+                    Some(true) => held.push(above),
+                    None if met.insert(above) => {
+                        if self.is_named(above) {
+                            held.push(above);
+                        } else {
+                            next.push(above);
+                        }
+                    }
+                    None => {}
+                }
+                below.entry(above).or_default().push(holder);
             }
         }
-        (false, met)
+        self.holders.extend(met.into_iter().map(|holder| (holder.0, false)));
+        while let Some(holder) = held.pop() {
+            self.holders.insert(holder.0, true);
+            let below = below.remove(&holder).into_iter().flatten();
+            held.extend(below.filter(|below| self.known(*below) == Some(false)));
+        }
     }
 
     /// Whether a retraction in effect names a holder itself, or its key.
     fn is_named(&mut self, holder: Mem) -> bool {
         let Facts { memories, .. } = self.facts;
         let direct = self.facts.cover().direct(holder);
-        if direct.iter().any(|&place| is_in_effect(place, self.stand, self.facts)) {
+        if direct.iter().any(|&place| self.is_in_effect(place)) {
             return true;
         }
         if self.facts.cover().keyed(holder, memories).is_none() {
@@ -246,13 +299,13 @@ impl<'a> Seen<'a> {
     }
 
     /// O(retractions of the key that are in no tree, or in one in which the view stands; of all where it has problems).
-    fn find_left(&self, holder: Mem) -> Left {
+    fn find_left(&mut self, holder: Mem) -> Left {
         let Facts { ids, forest, tour, memories, .. } = self.facts;
         let Some(keyed) = self.facts.cover().keyed(holder, memories) else { return Left::All };
-        let retractions = self.facts.retractions();
+        let (stand, retractions) = (self.stand, self.facts.retractions());
         let mut left = Left::All;
         let mut add = |place: &u32| {
-            if !is_in_effect(*place, self.stand, self.facts) {
+            if !self.is_in_effect(*place) {
                 return;
             }
             let retraction = &retractions.all()[*place as usize];
@@ -265,13 +318,18 @@ impl<'a> Seen<'a> {
                 _ => Left::Nothing,
             };
         };
-        if self.stand.problems() != 0 {
+        if stand.problems() != 0 {
             keyed.all.iter().for_each(add);
             return left;
         }
         keyed.anywhere.iter().for_each(&mut add);
-        for anchor in self.stand.anchors() {
-            keyed.by_tree.get(&forest.top(anchor).0).into_iter().flatten().for_each(&mut add);
+        if keyed.by_tree.len() < stand.anchors().len() {
+            let here = keyed.by_tree.iter().filter(|(top, _)| stand.anchor_beside(forest, Node(**top)).is_some());
+            here.flat_map(|(_, places)| places).for_each(add);
+        } else {
+            for anchor in stand.anchors() {
+                keyed.by_tree.get(&forest.top(anchor).0).into_iter().flatten().for_each(&mut add);
+            }
         }
         left
     }
@@ -301,7 +359,7 @@ pub fn withheld_on_path(mem: Mem, seen: &mut Seen<'_>) -> Reasons {
         Covering::Always => true,
         Covering::From(place) => from(&place),
         Covering::Mixed(places, ask) => {
-            places.iter().any(from) || ask.iter().any(|&retraction| is_in_effect(retraction, stand, facts))
+            places.iter().any(from) || ask.iter().any(|&retraction| seen.is_in_effect(retraction))
         }
     };
     // Other trees matter only to views that stand there too, or cannot.

@@ -84,6 +84,14 @@ impl Stand {
         }
     }
 
+    /// On some attached messages, one a tree.
+    #[must_use]
+    pub fn on(nodes: &[Node], forest: &Forest) -> Self {
+        let mut anchors: Vec<_> = nodes.iter().map(|&node| (forest.top(node), node)).collect();
+        anchors.sort_unstable();
+        Self { anchors, ..Self::default() }
+    }
+
     /// What is wrong with the anchors: bits 0 to 2.
     #[must_use]
     pub fn problems(&self) -> Reasons {

@@ -9,9 +9,9 @@
 use crate::bits::Bits;
 use crate::chains::Chain;
 use crate::circles;
-use crate::event::Parent;
 use crate::ids::{Ids, Mem, Node, Number};
 use crate::provenance::Memories;
+use crate::skeleton::Parent;
 use crate::topology::Forest;
 use crate::{Map, Set};
 use std::collections::VecDeque;

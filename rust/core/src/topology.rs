@@ -7,8 +7,8 @@
 
 use crate::Map;
 use crate::chains::{Chain, Chains};
-use crate::event::Parent;
 use crate::ids::{Node, Number};
+use crate::skeleton::Parent;
 
 const NONE: u32 = u32::MAX;
 /// Parent of a root.

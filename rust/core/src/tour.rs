@@ -163,8 +163,8 @@ impl Tour {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Parent;
     use crate::ids::Number;
+    use crate::skeleton::Parent;
 
     /// Every tree of up to six messages in every order of arrival that hangs children below what
     /// comes later, the tour frozen after each prefix and looked at after another, against chain labels.

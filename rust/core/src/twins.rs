@@ -8,9 +8,10 @@ use crate::encode::{
     retraction_skeleton,
 };
 use crate::engine::Engine;
-use crate::event::Scope;
 use crate::ids::{Mem, Node};
 use crate::reason::{Admitted, OTHER_TREE, RETRACTED, Reasons, SUPERSEDED, UNKNOWN_MEMORY};
+use crate::seen::{is_lasting, lasting};
+use crate::skeleton::Scope;
 use crate::visible::Visible;
 use proptest::prelude::*;
 use std::sync::atomic::AtomicU32;
@@ -233,6 +234,29 @@ fn memories_that_arrive_backwards_are_found_in_order() {
     }
 }
 
+/// A retraction that adds nothing to an adopted memory, whose sources lie elsewhere, may cover what derives from the adopter.
+#[test]
+fn what_derives_from_an_adopter_is_covered_where_its_sources_are() {
+    let message = |id: &str, parent| message_skeleton(id, Some(parent));
+    let retraction =
+        |id: &str, at| retraction_skeleton(id, &RetractionFields { at, memories: &["m"], ..Default::default() });
+    let adopter = MemoryFields { adopts: Some("m"), ..from(&["v"]) };
+    let derived = MemoryFields { derived_from: &["n"], ..MemoryFields::default() };
+    let log = [
+        message("c", None),
+        message("u", Some("c")),
+        message("v", Some("c")),
+        memory_skeleton("m", &from(&["u"])),
+        memory_skeleton("n", &adopter),
+        memory_skeleton("o", &derived),
+        retraction("r", "u"),
+        retraction("s", "v"),
+    ];
+    let engine = folded(&log.each_ref().map(Vec::as_slice), 1, false);
+    let stand = engine.stand(&[engine.ids().find("v")]).unwrap();
+    assert_eq!(engine.answer(&stand, 0).visible.len(), 0);
+}
+
 /// Marks are made when the tour is frozen: what is derived of old messages after that must make it stale.
 #[test]
 fn memories_derived_later_make_a_frozen_tour_stale() {
@@ -349,7 +373,6 @@ proptest! {
 }
 
 /// Ten messages, twelve memories that derive from or adopt earlier ones, and what takes back and brings back.
-const CASES: u32 = match option_env!("FUZZ") { Some(_) => 40000, None => 300 };
 fn lively() -> impl Strategy<Value = Vec<Made>> {
     let messages = prop::collection::vec((0_usize..40).prop_map(Made::Message), 9);
     let few = |range: std::ops::Range<usize>| prop::collection::vec(range, 0..3);
@@ -360,8 +383,11 @@ fn lively() -> impl Strategy<Value = Vec<Made>> {
     });
     let retraction = (0_usize..11, 0_usize..7, prop::collection::vec(0_usize..22, 1..3), 0_usize..6)
         .prop_map(|(at, scope, named, how)| Made::Retraction { at, scope: scope.saturating_sub(4), named, how });
-    let restoration = (0_usize..11, 0_usize..7, 22_usize..40)
-        .prop_map(|(at, scope, of)| Made::Restoration { at, scope: scope.saturating_sub(4), of });
+    let restoration = (0_usize..11, 0_usize..7, 22_usize..40).prop_map(|(at, scope, of)| Made::Restoration {
+        at,
+        scope: scope.saturating_sub(4),
+        of,
+    });
     let changes = prop::collection::vec(prop_oneof![3 => retraction, 1 => restoration], 1..18);
     (messages, prop::collection::vec(memory, 12), changes).prop_map(|(messages, mut memories, changes)| {
         for (at, made) in memories.iter_mut().enumerate() {
@@ -378,7 +404,7 @@ fn lively() -> impl Strategy<Value = Vec<Made>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: CASES, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     /// What is judged beforehand keeps up with every event, in any order of arrival: after each one, sets that rest on it are
     /// what the retractions in effect say.
@@ -411,6 +437,10 @@ proptest! {
                 prop_assert_eq!(&set(&engine.answer(&stand, 0).visible, mems), &shown, "{:?}", &anchors);
                 let single: Vec<_> = (0..mems).map(|at| engine.reasons(Some(Mem(at as u32)), &stand)).collect();
                 prop_assert_eq!(&single, &reasons, "{:?}", &anchors);
+            }
+            let lasting = lasting(engine.facts());
+            for mem in (0..mems as u32).map(Mem) {
+                prop_assert_eq!(lasting.has(mem), is_lasting(mem, engine.facts()));
             }
         }
     }

@@ -11,9 +11,12 @@ use crate::seen::{Seen, reasons, withheld_on_path};
 use crate::stand::Stand;
 use crate::supersession::Replaced;
 use crate::visible::{Answer, Visible};
+use std::cell::OnceCell;
 
 /// So many memories that might replace one are asked one by one, before the whole view is.
 const FEW: usize = 32;
+/// So many views are kept at most for the pairs that follow: each may hold a family of versions.
+const MOST_VIEWS: usize = 256;
 
 impl Engine {
     /// Leave out what is erased or retracted and not let through. What is in the answer must have no other reason;
@@ -140,14 +143,44 @@ impl Engine {
         others.next().is_none().then_some(false)
     }
 
-    /// Of pairs that their sources show in strict, whether nothing else hides a memory. Views that
-    /// one pair had to be judged by are kept for the next.
+    /// Of pairs that their sources show in strict, whether nothing else hides a memory. Views as in
+    /// [`Self::is_replaced_at`].
     pub(crate) fn is_left<'a>(&'a self, mem: Mem, node: Node, views: &mut Map<u32, Replaced<'a>>) -> bool {
         let stand = Stand::at(Some(node), self.forest());
         if self.changes().may_withhold(mem) && withheld_on_path(mem, &mut Seen::new(&stand, self.facts())) != 0 {
             return false;
         }
-        let replaced = self.is_replaced_by_few(mem, &stand, 0);
-        !replaced.unwrap_or_else(|| views.entry(node.0).or_insert_with(|| self.replaced(&stand, 0)).has(mem))
+        !self.is_replaced_at(mem, node, &stand, 0, views)
+    }
+
+    /// Whether one memory is replaced where a view stands on one message. Some of the views that one had to be judged
+    /// by are kept.
+    pub(crate) fn is_replaced_at<'a>(
+        &'a self,
+        mem: Mem,
+        node: Node,
+        stand: &Stand,
+        policy: Reasons,
+        views: &mut Map<u32, Replaced<'a>>,
+    ) -> bool {
+        self.is_replaced_by_few(mem, stand, policy).unwrap_or_else(|| {
+            if views.len() == MOST_VIEWS && !views.contains_key(&node.0) {
+                views.clear();
+            }
+            views.entry(node.0).or_insert_with(|| self.replaced(stand, policy)).has(mem)
+        })
+    }
+
+    /// Those of some memories that are replaced in a view. O(those that may replace each), and the view at most once.
+    pub(crate) fn all_replaced(
+        &self,
+        mems: impl IntoIterator<Item = Mem>,
+        stand: &Stand,
+        policy: Reasons,
+    ) -> impl Iterator<Item = Mem> {
+        let view = OnceCell::new();
+        let of_view = move |mem: Mem| view.get_or_init(|| self.replaced(stand, policy)).has(mem);
+        let is_replaced = move |&mem: &Mem| self.is_replaced_by_few(mem, stand, policy).unwrap_or_else(|| of_view(mem));
+        mems.into_iter().filter(is_replaced)
     }
 }

@@ -1,7 +1,7 @@
 //! Between Python's values and the engine's.
 
-use branchmem_core::event::Scope;
 use branchmem_core::reason::{Counts, bits};
+use branchmem_core::skeleton::Scope;
 use branchmem_core::{BlockError, Engine, Mem, Node, Number};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
