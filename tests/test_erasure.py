@@ -170,6 +170,22 @@ def test_of_an_erased_id_only_what_stays_is_compared(told: bm.Store) -> None:
         assert "new" not in told.log
 
 
+def test_a_conflict_of_an_erased_id_shows_no_content_whenever_its_erasure_comes(told: bm.Store) -> None:
+    told.append([Erasure("e", ["k", "u1"], cascade=False)])
+    one, two = (bm.Memory("k", f"secret {source}", sources=[source]) for source in ("u1", "u1-edit"))
+    moved = bm.Memory("home", "secret", sources=["chat"])
+    erasure = Erasure("f", ["home"])
+    batches: list[list[Event]] = [[one, two], [moved, erasure], [erasure, moved]]
+
+    refused = [answer(told.append, batch) for batch in batches]
+    refused += told._append_each([[erasure], [moved]])[1:]
+    with pytest.raises(EventConflict) as raised:
+        Reference().add([Erasure("e", ["k"]), one, two])
+    assert refused[0] == raised.value.args == ("k", "sources", ["u1"], ["u1-edit"])
+    assert refused[1:3] == [("home", "sources", ["u1"], ["chat"])] * 2
+    assert "secret" not in repr(refused)
+
+
 def test_two_contents_in_the_batch_of_their_erasure_are_no_conflict(told: bm.Store) -> None:
     events = [bm.Message("u2", "u1", text=said) for said in ("one", "two")]
     with pytest.raises(EventConflict):

@@ -13,6 +13,7 @@ from branchmem.codec import Interner, encode_block
 from branchmem.errors import Error
 from branchmem.events import Erasure, Event, Restoration, Retraction
 from branchmem.log import Reader
+from branchmem.log.pages import metas
 from branchmem.salvage import examine, salvage
 from commands import Run
 from damage import damaged
@@ -169,6 +170,37 @@ def test_an_erasure_whose_own_record_is_lost_brings_nothing_back(made: Path, tmp
         assert report.bodiless == {"e": 5, "u1": 3, "k1": 4}
         assert saved(new).keys().isdisjoint({"e", *ERASED})
         assert not leaked(new)
+
+
+@pytest.mark.parametrize("lost", ["meta page", "main tree"])
+def test_a_last_commit_that_cannot_be_found_is_said_to_be_missing_with_its_erasures(
+    lost: str, made: Path, tmp_path: Path
+) -> None:
+    with bm.open(made) as store:
+        store.append([Erasure("late", ["k0"])])
+        erasures = store.erasures()
+    with made.open("r+b") as file:
+        _, (newest, _) = metas(file.fileno())
+        page = newest.txnid % 2 if lost == "meta page" else newest.main_root
+        file.seek(page * 4096)
+        file.write(bytes(4096))
+
+    report = salvage(made, tmp_path / "new.bmem")
+
+    assert saved(tmp_path / "new.bmem")["k0"] == BATCHES[1][1]
+    assert (report.ok, report.erasures) == (False, 1)
+    assert [line for line in report.damage if line.endswith("what it erased be there again")]
+    with bm.open(tmp_path / "new.bmem") as store:
+        store.append(erasures)
+        assert store.log.get("k0") == bm.Memory("k0", "", sources=["u0"])
+
+
+def test_of_a_store_that_was_just_made_or_compacted_nothing_is_missing(made: Path, tmp_path: Path) -> None:
+    with bm.open(made) as store:
+        store.compact()
+    bm.open(tmp_path / "empty.bmem").close()
+    for path in (made, tmp_path / "empty.bmem"):
+        assert (examine(path).ok, examine(path).damage) == (True, ())
 
 
 @pytest.mark.soak

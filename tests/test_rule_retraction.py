@@ -372,3 +372,12 @@ def test_what_is_taken_back_for_good_no_anchor_can_show(engine: Any) -> None:
 def asked(engine: Any) -> Any:
     """What answers the questions that a check asks: the reference itself, or the compiled engine."""
     return getattr(engine, "_engine", engine)
+
+
+def test_what_derives_from_an_adopter_is_covered_at_its_own_place(engine: Any) -> None:
+    told(engine, fact("m", "u1"), Message("v", "a1x"), fact("n", "v", adopts="m"), fact("o", derived_from=["n"]))
+    for number, at in enumerate(("u1", "v")):
+        engine.add([retract("m", at=at, id=f"r{number}")])
+
+    assert shown(engine.at("v")) == {"a memory"}
+    assert retracted(engine, "v") == {"m", "n", "o"}

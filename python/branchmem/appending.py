@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from branchmem.codec import MAX_BLOCK_EVENTS
 from branchmem.errors import Error, EventConflict, InvalidEventType
 from branchmem.eventlog import event_of
-from branchmem.events import Event, conflict, skeleton_fields
+from branchmem.events import Event, conflict
 from branchmem.verdict import Appended
 
 if TYPE_CHECKING:
@@ -121,15 +121,4 @@ class Commit:
         Raises: StoreDamaged where what is stored cannot be read.
         """
         known = known or event_of(self._engine, self._writer, given.id)
-        if self._is_erased(known):
-            return conflict(given.id, skeleton_fields(known.skeleton()), skeleton_fields(given.skeleton()))
         return conflict(given.id, known.to_dict(), given.to_dict())
-
-    def _is_erased(self, known: Event) -> bool:
-        """Whether an event that is stored or was taken is erased by what was taken."""
-        bare, erased = self._engine.erased_by(self._skeletons)
-        return (
-            self._engine.is_erased(known.id)
-            or self._engine.event_seq(known.id) in erased
-            or any(self._skeletons[at] == known.skeleton() for at in bare)
-        )

@@ -80,23 +80,19 @@ def unpack(data: bytes) -> list[Any]:
         raise ValueError(f"not canonical msgpack: {error}") from None
     if not isinstance(out, list):
         raise ValueError("not a msgpack array")
-    refuse_depth(out)
+    if is_deeper(out, 1 + MAX_META_DEPTH):
+        raise ValueError(f"nested deeper than {MAX_META_DEPTH}")
     return out
 
 
-def refuse_depth(value: object) -> None:
-    """ValueError where `value` is nested deeper than the body with the deepest meta.  O(size)."""
-    level: list[Any] = [[value]]
-    for _ in range(2 + MAX_META_DEPTH):
-        level = [
-            part
-            for holder in level
-            for part in (holder.values() if type(holder) is dict else holder)
-            if type(part) is list or type(part) is dict
-        ]
-        if not level:
-            return
-    raise ValueError(f"nested deeper than {MAX_META_DEPTH}")
+def is_deeper(holder: list[Any] | dict[Any, Any], levels: int) -> bool:
+    """Whether lists and maps stand in each other on more than so many levels.  O(size)."""
+    if not levels:
+        return True
+    for part in holder.values() if type(holder) is dict else holder:
+        if (type(part) is list or type(part) is dict) and is_deeper(part, levels - 1):
+            return True
+    return False
 
 
 def _refuse_extension(code: int, data: bytes) -> Any:
@@ -179,6 +175,13 @@ def choice(value: object, field: str, allowed: tuple[str, ...]) -> str:
     return allowed[allowed.index(value)]
 
 
+def word(number: object, field: str, allowed: tuple[str, ...]) -> str:
+    """The word of `allowed` that a number stands for in canonical bytes."""
+    if type(number) is not int or not 0 <= number < len(allowed):
+        raise InvalidEvent(f"there is no {field} {number!r:.80}", number)
+    return allowed[number]
+
+
 def created(value: object) -> datetime:
     """An aware time whose offset is a whole number of minutes."""
     if not isinstance(value, datetime):
@@ -189,6 +192,16 @@ def created(value: object) -> datetime:
     if offset % _MINUTE:
         raise InvalidEvent(f"created has an offset that is no whole number of minutes: {value!r}", value)
     return value.replace(tzinfo=UTC if not offset else timezone(offset), fold=0)
+
+
+def from_iso(value: object) -> datetime:
+    """The time that `value` spells."""
+    if isinstance(value, str):
+        try:
+            return datetime.fromisoformat(value)
+        except ValueError:
+            pass
+    raise InvalidEvent(f"created must be a time in ISO 8601 with an offset, not {value!r:.80}", value)
 
 
 def instant(value: datetime) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from zlib import crc32
 
 import msgpack
 
-from branchmem.canonical import MAX_ID_BYTES, MAX_REFERENCES, Tag, pack, refuse_depth, unpack
+from branchmem.canonical import MAX_ID_BYTES, MAX_REFERENCES, Tag, is_deeper, pack, unpack
 from branchmem.events import Event, Memory, event_from_bytes
 
 VERSION: Final = 1
@@ -195,7 +195,8 @@ def _skeletons(first_seq: int, count: int, payload: bytes, interner: Interner) -
     for seq in range(first_seq, first_seq + count):
         try:
             record = records.unpack()
-            refuse_depth(record)
+            if is_deeper([record], 3):
+                raise ValueError("nested deeper than a list of ids")
             record = _each_id(record, interner.id)
             if any("" in value if isinstance(value, list) else value == "" for value in record):
                 yield None

@@ -381,18 +381,9 @@ def event_from_dict(form: Mapping[str, Any]) -> Event:
     if missing:
         raise InvalidEvent(f"a {name} needs {missing[0]}", missing[0])
     if given.get("created") is not None:
-        given["created"] = _parsed(given["created"])
+        given["created"] = canonical.from_iso(given["created"])
     event: Event = cls(given.pop(_REQUIRED[cls][0]), given.pop(_REQUIRED[cls][1]), **given)
     return event
-
-
-def _parsed(value: object) -> datetime:
-    if isinstance(value, str):
-        try:
-            return datetime.fromisoformat(value)
-        except ValueError:
-            pass
-    raise InvalidEvent(f"created must be a time in ISO 8601 with an offset, not {value!r:.80}", value)
 
 
 def event_from_bytes(skeleton: bytes, body: bytes) -> Event:
@@ -411,7 +402,7 @@ def event_from_bytes(skeleton: bytes, body: bytes) -> Event:
     if "created" in values:
         values["created"] = canonical.from_instant(values["created"])
     if "scope" in values:
-        values["scope"] = _scope_word(values["scope"])
+        values["scope"] = canonical.word(values["scope"], "scope", SCOPES)
     required = _REQUIRED[cls][1:]
     for name in required:
         if name not in values:
@@ -433,12 +424,6 @@ def _tagged(flat: list[Any]) -> dict[str, Any]:
         raise InvalidEvent(f"the bytes of an event have an unknown tag among {flat[::2]!r:.80}", flat) from None
 
 
-def _scope_word(value: object) -> str:
-    if type(value) is not int or not 0 <= value < len(SCOPES):
-        raise InvalidEvent(f"there is no scope {value!r:.80}", value)
-    return SCOPES[value]
-
-
 _REQUIRED: Final[dict[type[Any], tuple[str, ...]]] = {
     Message: ("id", "parent"),
     Memory: ("id", "text"),
@@ -456,8 +441,8 @@ def skeleton_fields(skeleton: bytes) -> dict[str, Any]:
 
 
 def conflict(id: str, stored: Mapping[str, Any], given: Mapping[str, Any]) -> EventConflict:
-    """The error for two events of one id that differ, by their fields: it names the first that does."""
-    for name in {**stored, **given}:
+    """The error for two events of one id that differ; content is named only where all that an erasure leaves agrees."""
+    for name in ("type", *_FIELDS.values()):
         if (name in stored) != (name in given) or pack([stored.get(name)]) != pack([given.get(name)]):
             return EventConflict(id, name, stored.get(name), given.get(name))
     raise AssertionError("events that differ have a field that differs")

@@ -18,6 +18,9 @@ A lost block may have held retractions and erasures, so what comes after it migh
 hid.  By default the copy ends there: a state in which the log once was, but for what was erased
 since.  `beyond_gaps` takes the rest as well, and records that stand on pages which belong to no
 tree any more: what an erasure in a lost block took may come back with them.
+
+Where the way into the newest state is lost, the one before it is saved: what the last commit
+erased may be there again, and the report says so.  Append the erasures of a replica or a backup.
 """
 
 from __future__ import annotations

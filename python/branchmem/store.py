@@ -244,7 +244,8 @@ class Store(Changes):
         """Copy the store as it is now to a new file, and return its full name; others read and write meanwhile.
 
         The copy is a store: the same log, with the same digest, without a byte of what was erased.  It is there as
-        a whole or not at all.
+        a whole or not at all.  Who is killed meanwhile leaves `path`-draft, which may hold anything that the store
+        held; the next backup to `path` removes it.
         Raises: StoreExists, whatever lies at `path`; StoreFull, StoreOnNetwork and the other errors of a store.
         Cost: as `compact`.
         """

@@ -22,7 +22,7 @@ from branchmem.changes.names import NotInLog
 from branchmem.changes.receipts import Change, Elsewhere, Erased
 from branchmem.changes.trial import Seen, Trial
 from branchmem.errors import InvalidEvent, InvalidEventType
-from branchmem.events import Erasure, Event, Memory, Restoration, Retraction, Scope, conflict, skeleton_fields
+from branchmem.events import Erasure, Event, Memory, Restoration, Retraction, Scope, conflict
 from branchmem.questions import Questions
 from branchmem.verdict import Appended, Reason
 
@@ -240,9 +240,8 @@ class Changes(Questions):
             known = batch.setdefault(event.id, event)
             if known is event and event.id in self.log:
                 known = self.log.get(event.id)
-            if known.skeleton() != event.skeleton() and self.log.is_erased(event.id):
-                raise conflict(event.id, skeleton_fields(known.skeleton()), skeleton_fields(event.skeleton()))
-            if known != event and not self.log.is_erased(event.id):
+            erased = self.log.is_erased(event.id)
+            if known.skeleton() != event.skeleton() or (known != event and not erased):
                 raise conflict(event.id, known.to_dict(), event.to_dict())
 
 

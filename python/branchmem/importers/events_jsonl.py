@@ -19,7 +19,7 @@ from itertools import chain
 from typing import IO, Final
 
 from branchmem.errors import EventConflict, ImportFailed, InvalidEvent
-from branchmem.events import TYPES, Erasure, Event, Message, conflict, event_from_dict, skeleton_fields
+from branchmem.events import TYPES, Erasure, Event, Message, conflict, event_from_dict
 from branchmem.importers.forest import DIGEST_BYTES, circles, digest, numbers
 from branchmem.importers.json_lines import lines, objects, parsed
 from branchmem.importers.records import NO_LEAF, IsErased, Report, Stored
@@ -115,12 +115,12 @@ def read(path: str, file: IO[bytes], *, stored: Stored, erased: IsErased, report
         if held is None:
             (new.erasures if isinstance(event, Erasure) else new.others).add(place, form)
         elif held.skeleton() != event.skeleton():
-            raise _conflict(held, event, erased)
+            raise conflict(event.id, held.to_dict(), event.to_dict())
         elif held.body() != event.body():
             if erased(event.id):
                 report.erased += 1
             else:
-                refusal = refusal or _conflict(held, event, erased)
+                refusal = refusal or conflict(event.id, held.to_dict(), event.to_dict())
                 new.doubtful.add(place, form)
         if earlier is None:
             seen.add(event, place, form)
@@ -133,12 +133,6 @@ def read(path: str, file: IO[bytes], *, stored: Stored, erased: IsErased, report
     report.added += len(new.erasures) + len(new.others)
     seen.count(stored, report)
     return new
-
-
-def _conflict(held: Event, given: Event, erased: IsErased) -> EventConflict:
-    if erased(given.id):
-        return conflict(given.id, skeleton_fields(held.skeleton()), skeleton_fields(given.skeleton()))
-    return conflict(given.id, held.to_dict(), given.to_dict())
 
 
 class _Numbers:

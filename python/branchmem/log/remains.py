@@ -22,6 +22,7 @@ from branchmem.log.refusals import typed_errors
 from branchmem.log.trees import Node, Trees
 
 _SEQ_BYTES = 8
+_MAY_BE_MISSING = "a last commit may be missing, and what it erased be there again"
 
 
 class Remains:
@@ -38,14 +39,15 @@ class Remains:
         self._records: dict[bytes, dict[bytes, Node]] = {b"meta": {}, b"skeletons": {}, b"bodies": {}}
         self._loose: dict[bytes, list[Node]] | None = None
         for snapshot in snapshots:
-            for name, database in self._trees.databases(snapshot.main_root).items():
+            databases = self._trees.databases(snapshot.main_root)
+            if snapshot is snapshots[0] and not self._records.keys() <= databases.keys():
+                self.damage.append(f"page {snapshot.main_root} leads to no log: {_MAY_BE_MISSING}")
+            for name, database in databases.items():
                 records = self._records.get(name, {})
                 for node in self._trees.nodes(database.root):
                     records.setdefault(node.key, node)
         if len(snapshots) < 2:
-            self.damage.append(
-                f"{2 - len(snapshots)} of its 2 meta pages are overwritten: a last commit may be missing"
-            )
+            self.damage.append(f"{2 - len(snapshots)} of its 2 meta pages are overwritten: {_MAY_BE_MISSING}")
         self.damage.extend(dict.fromkeys(self._trees.bad))
 
     def meta(self, name: bytes) -> bytes:

@@ -119,15 +119,17 @@ class Trees:
         _, flags, lower, upper = _HEAD.unpack_from(page)
         if page.count(0, lower, upper) < upper - lower:
             yield start + lower, start + upper
-        for at in self._pointers(page, lower) if flags == _LEAF else ():
-            low, high, flags, key_size = _NODE.unpack_from(page, at)
-            size, end = low | high << 16, at + _NODE.size + key_size
-            if flags & _ELSEWHERE:
-                first = int.from_bytes(page[end : end + 8], "little")
-                value = first * self._page_bytes + _OVERFLOW_HEAD.size
-                yield value + size, (first + self.extent(first)) * self._page_bytes
-                size = 8
-            end += size
+        for at in self._pointers(page, lower):
+            low, high, place, key_size = _NODE.unpack_from(page, at)
+            end = at + _NODE.size + key_size
+            if flags == _LEAF:
+                size = low | high << 16
+                if place & _ELSEWHERE:
+                    first = int.from_bytes(page[end : end + 8], "little")
+                    value = first * self._page_bytes + _OVERFLOW_HEAD.size
+                    yield value + size, (first + self.extent(first)) * self._page_bytes
+                    size = 8
+                end += size
             if end % 2 and end < len(page) and page[end]:  # nodes begin at even bytes
                 yield start + end, start + end + 1
 
