@@ -14,13 +14,6 @@ impl Bits {
         self.0.get(mem.at() / 64).is_some_and(|word| word & 1 << (mem.0 % 64) != 0)
     }
 
-    /// Sixty-four memories at once, by their place divided by that.
-    #[inline]
-    #[must_use]
-    pub fn word(&self, at: usize) -> u64 {
-        self.0.get(at).copied().unwrap_or(0)
-    }
-
     /// Put a memory in; false where it was there.
     pub fn insert(&mut self, mem: Mem) -> bool {
         if self.0.len() <= mem.at() / 64 {

@@ -237,6 +237,12 @@ impl Covered {
         self.hanging.joined(forest, node);
     }
 
+    /// What is known of all memories that were judged, and of others up to the last of them.
+    #[must_use]
+    pub fn known_words(&self) -> &[Known] {
+        &self.known
+    }
+
     /// What is known of the sixty-four memories of a word of bits.
     #[inline]
     #[must_use]

@@ -14,7 +14,7 @@ use crate::skeleton::Scope;
 use crate::stand::Stand;
 use crate::{Map, Set};
 
-/// So many retractions are asked again sooner than the answer is looked up.
+/// So many retractions or restorations are asked again sooner than the answer is looked up.
 const QUICK: usize = 4;
 
 /// Whether a retraction is in effect in a view, and no restoration of it is. O(its restorations).
@@ -202,7 +202,7 @@ impl<'a> Seen<'a> {
 
     fn is_in_effect(&mut self, place: u32) -> bool {
         let (stand, facts) = (self.stand, self.facts);
-        if facts.retractions().all()[place as usize].restorations.is_empty() {
+        if facts.retractions().all()[place as usize].restorations.len() <= QUICK {
             return is_in_effect(place, stand, facts);
         }
         *self.in_effect.entry(place).or_insert_with(|| is_in_effect(place, stand, facts))

@@ -322,9 +322,14 @@ impl Index {
         while let Some((chain, depth)) = at {
             let marks = if self.marks.is_empty() { None } else { self.marks.get(&chain.0) };
             let mark = marks.and_then(|marks| marks.iter().rev().find(|mark| mark.depth <= depth));
-            let covers = covers.and_then(|covers| covers.on_chain(chain));
-            let covers = covers.into_iter().flat_map(Hung::runs).map(|run| run.down_to(depth));
-            found.covered.extend(covers.filter(|covered| !covered.is_empty()));
+            if let Some(hung) = covers.and_then(|covers| covers.on_chain(chain)) {
+                for run in hung.runs() {
+                    let covered = run.down_to(depth);
+                    if !covered.is_empty() {
+                        found.covered.push(covered);
+                    }
+                }
+            }
             for run in self.hanging.on_chain(chain).into_iter().flat_map(Hung::runs) {
                 let memories = mark.map_or_else(|| run.down_to(depth), |mark| run.between(mark.depth, depth));
                 found.budget = found.budget.checked_sub(memories.len())?;

@@ -51,15 +51,19 @@ impl Engine {
         let mut stays = |mem: Mem| withheld_on_path(mem, seen) & RETRACTED == 0;
         match visible {
             // About half may be covered, in no order, so nothing branches on that.
-            Visible::Sparse(found) => self.marked.with(covered, |marked| {
-                let mut kept = 0;
+            Visible::Sparse(found) => self.marked.with(covered, self.memories().len(), |marked| {
+                let (known, mut kept) = (changes.covered.known_words(), 0);
                 for at in 0..found.len() {
-                    let (mem, word) = (Mem(found[at]), found[at] as usize / 64);
-                    let known = changes.covered.known(word);
-                    let gone = (known.always | marked.word(word)) >> (mem.0 % 64) & 1;
-                    let look = (known.look | known.elsewhere & others) >> (mem.0 % 64) & 1;
-                    found[kept] = mem.0;
-                    kept += if look == 0 { 1 - gone as usize } else { usize::from(stays(mem)) };
+                    let (mem, word) = (found[at], found[at] as usize / 64);
+                    found[kept] = mem;
+                    let Some(known) = known.get(word) else {
+                        kept += 1;
+                        continue;
+                    };
+                    let bit = 1 << (mem % 64);
+                    let gone = (known.always | marked.get(word).unwrap_or(&0)) & bit != 0;
+                    let look = (known.look | known.elsewhere & others) & bit != 0;
+                    kept += usize::from(if look { stays(Mem(mem)) } else { !gone });
                 }
                 found.truncate(kept);
             }),
