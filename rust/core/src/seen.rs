@@ -202,10 +202,16 @@ impl<'a> Seen<'a> {
 
     fn is_in_effect(&mut self, place: u32) -> bool {
         let (stand, facts) = (self.stand, self.facts);
-        if facts.retractions().all()[place as usize].restorations.len() <= QUICK {
-            return is_in_effect(place, stand, facts);
+        if !self.in_effect.is_empty()
+            && let Some(&known) = self.in_effect.get(&place)
+        {
+            return known;
         }
-        *self.in_effect.entry(place).or_insert_with(|| is_in_effect(place, stand, facts))
+        let in_effect = is_in_effect(place, stand, facts);
+        if facts.retractions().all()[place as usize].restorations.len() > QUICK {
+            self.in_effect.insert(place, in_effect);
+        }
+        in_effect
     }
 
     /// Whether a retraction in effect covers a memory.
