@@ -243,17 +243,10 @@ impl Covered {
         &self.known
     }
 
-    /// What is known of the sixty-four memories of a word of bits.
-    #[inline]
-    #[must_use]
-    pub fn known(&self, word: usize) -> Known {
-        self.known.get(word).copied().unwrap_or_default()
-    }
-
     /// Whether retractions in trees without sources of it cover a memory.
     #[must_use]
     pub fn is_elsewhere(&self, mem: Mem) -> bool {
-        self.known(mem.at() / 64).elsewhere & 1 << (mem.0 % 64) != 0
+        self.known.get(mem.at() / 64).is_some_and(|known| known.elsewhere & 1 << (mem.0 % 64) != 0)
     }
 }
 

@@ -68,8 +68,7 @@ impl Engine {
                 found.truncate(kept);
             }),
             Visible::Dense(words) => {
-                for (at, word) in words.iter_mut().enumerate() {
-                    let known = changes.covered.known(at);
+                for (at, (word, known)) in words.iter_mut().zip(changes.covered.known_words()).enumerate() {
                     *word &= !known.always;
                     for bit in each_bit(*word & (known.somewhere | known.elsewhere & others)) {
                         if !stays(Mem(at as u32 * 64 + bit)) {
