@@ -20,7 +20,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import cache, partial
 
 from branchmem import canonical, codec
-from branchmem._core import BlockError, Engine
+from branchmem._core import BlockError, Engine, split_records
 from branchmem.errors import InvalidEvent
 from branchmem.events import Event, Memory, event_from_bytes, event_from_dict
 from hostile import Context, Hostile
@@ -28,6 +28,8 @@ from hostile import Context, Hostile
 SEED = 20260101
 #: How many inputs a process is given at once.
 CHUNK = 2000
+
+NIL = b"\xc0"
 
 _EMPTY = canonical.pack(())
 _NO_TEXT = canonical.pack((canonical.Tag.TEXT, ""))
@@ -99,7 +101,7 @@ def skeletons_agree(data: bytes, writer: Engine) -> bool:
 def body_is_whole(skeleton: bytes, seq: int, record: bytes) -> bool:
     """Whether a record holds the body of this event; AssertionError where what is read is another.
 
-    There is no second reader of bodies: they are written again, and go through the form for JSON and back.
+    What the readers of bodies agree on is written again, and goes through the form for JSON and back.
     """
     try:
         body = codec.decode_body(seq, record)
@@ -107,8 +109,14 @@ def body_is_whole(skeleton: bytes, seq: int, record: bytes) -> bool:
         return False
     assert codec.encode_body(seq, body) == record, "the record is written in other bytes"
     event = None if body is None else _event(skeleton, body)
+    try:
+        travels = split_records(skeleton + (NIL if body is None else body))
+    except BlockError:
+        travels = None
     if event is None:
+        assert body in (None, NIL) or travels is None, "only the engine accepts it"
         return body is None
+    assert travels == ([skeleton], [body]), "only Python accepts it"
     assert (event.skeleton(), event.body()) == (skeleton, body), "the event has other bytes"
     assert event_from_dict(event.to_dict()) == event, "its form for JSON is another's"
     return True

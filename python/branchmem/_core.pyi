@@ -10,10 +10,20 @@ from branchmem.events import Legacy, Memory
 from branchmem.questions import Anchor, Questions
 from branchmem.verdict import Policy, Reason, Verdict
 
-__all__ = ["BlockError", "Engine", "View"]
+__all__ = ["BlockError", "Engine", "View", "check_records", "split_records"]
 
 class BlockError(ValueError):
     """A skeleton block was refused; args are the reason and whether a later version wrote it."""
+
+def check_records(payload: bytes, seed: int) -> tuple[list[int], int, bytes, list[bytes]]:
+    """Check that these bytes are canonical records: each a skeleton, and its body or nil.
+
+    How many events of each type there are, how many without content, 8 bytes of a hash for each id, and the
+    skeletons of erasures and of events without content.  Raises: BlockError.
+    """
+
+def split_records(payload: bytes) -> tuple[list[bytes], list[bytes | None]]:
+    """The canonical skeleton and body of each record, None for a body that was erased.  Raises: BlockError."""
 
 @final
 class View:
@@ -127,6 +137,7 @@ class Engine:
     def common_ancestor(self, a: str, b: str) -> str | None: ...
     def is_attached(self, id: str) -> bool: ...
     def orphans(self, before_seq: int) -> int: ...
+    def memories_from(self, source: str) -> list[str]: ...
     def ids_of(self, of: str) -> list[str]: ...
     def unplaced(self) -> list[str]: ...
     def supersession_circles(self) -> list[list[str]]: ...

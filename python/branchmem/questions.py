@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from branchmem import _core
 from branchmem.errors import StoreBehind, UnknownEvent
-from branchmem.events import Legacy, Memory
+from branchmem.events import Legacy, Memory, skeleton_fields
 from branchmem.verdict import STRICT, Policy, Reason
 
 if TYPE_CHECKING:
@@ -101,6 +101,21 @@ class Questions:
         """The ordinal of each message: uint32 (n,).  Raises: UnknownEvent."""
         return _known(_listed(ids), self._fresh().message_ordinals, "message")
 
+    def skeleton(self, id: str) -> dict[str, Any]:
+        """What places an event and links it, by the names of its fields; nothing where the log does not have it.
+
+        It stays when the event is erased; no view filters it.  Fields at their default are left out.
+        """
+        found = self._fresh().skeleton(id)
+        return skeleton_fields(found[1]) if found else {}
+
+    def memories_from(self, source: str) -> list[str]:
+        """The memories that have this id among their own sources, visible or not, in order of arrival.
+
+        Cost: O(answer); the first time, all that memories refer to is indexed, 8 bytes a reference.
+        """
+        return self._fresh().memories_from(source)
+
     @property
     def tree(self) -> Tree:
         """The topology: parents, children, paths."""
@@ -142,6 +157,10 @@ class Tree:
         """All that name the same parent, the message included, and its index.  Tops of trees are siblings."""
         siblings = self._engine.siblings(id)
         return siblings, siblings.index(id)
+
+    def known_path(self, id: str) -> list[str]:
+        """As `path`, from the first ancestor on that the log has where one above is missing.  O(depth)."""
+        return self._engine.path(id)[0]
 
     def path(self, id: str) -> list[str]:
         """The message and all its ancestors, root first.  O(depth).

@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from branchmem import _core
 from branchmem.appending import Batch, Commit, checked
-from branchmem.changes import Changes
+from branchmem.branches import Branches
 from branchmem.coalesce import Coalescer
 from branchmem.codec import as_it_stays
 from branchmem.errors import Error, FormatTooNew, MemoryHidden, StoreBehind, StoreClosed, StoreDamaged
@@ -29,6 +29,8 @@ from branchmem.verdict import STRICT, Appended, Policy, Reason, why_hidden
 
 if TYPE_CHECKING:
     from branchmem.check import Check
+
+T = TypeVar("T")
 
 #: How many blocks are read before they are folded: about a megabyte.
 _BLOCKS = 16
@@ -70,7 +72,7 @@ class Engine(Questions):
             return Appended(len(new), len(stored) + len(repeated), self._engine.seq)
 
 
-class Store(Changes):
+class Store(Branches):
     """One owner's memory in one file.  A context manager; safe under threads and processes."""
 
     def __init__(self, log: Log, *, auto_refresh: bool = True, on_close: Any = None) -> None:
@@ -146,6 +148,37 @@ class Store(Changes):
         with self._folding:
             _, answers = self._log.write(persist, then=lambda written: self._engine.fold(written[0]))
             return answers
+
+    def transact(
+        self, plan: Callable[[Writer], tuple[Iterable[Event] | Batch, T]], *, tables: Sequence[str]
+    ) -> tuple[Appended, T]:
+        """Append the events that `plan` returns, with what it puts into tables of local state: all of it or nothing.
+
+        `plan` sees the newest state of all processes, may ask this store anything, and must not append; no other
+        process writes until it has returned.  It may run again: ids that it makes up must come from outside of it.
+        Raises: what `plan` raises, and what `append` raises; nothing is written then.
+        Cost: as `append`.
+        """
+        self._log.changed()  # refuses in the child of a fork, before any lock
+
+        def persist(writer: Writer) -> tuple[list[tuple[int, bytes]], Appended, T]:
+            self._take_in(writer)
+            events, out = plan(writer)
+            commit = Commit(self._engine, writer, alone=True)
+            answer = commit.take(events if isinstance(events, Batch) else Batch.of(checked(events)))
+            if isinstance(answer, Error):
+                raise answer
+            return commit.write(), answer, out
+
+        with self._folding:
+            _, appended, out = self._log.write(
+                persist, then=lambda written: self._engine.fold(written[0]), tables=tables
+            )
+            return appended, out
+
+    def snapshot(self, work: Callable[[Reader], T], *, tables: Sequence[str]) -> T:
+        """What `work` reads of tables of local state, in one snapshot of the file."""
+        return self._log.read(work, tables=tables)
 
     def at(
         self, anchor: Anchor, *, policy: Policy = STRICT, min_seq: int | None = None, count: bool = True

@@ -10,6 +10,7 @@ blanks       the bytes of a file that no record fills
 copies       files that take the place of others, or a place of their own
 gate         who may use the map of a file, and who moves it
 environment  the one LMDB environment that a file has in a process
+tables       local state that is no part of the log
 refusals     every error of LMDB and the system as one of `branchmem.errors`
 trees        the trees of a file, walked in plain Python
 remains      what a damaged file still holds, read without LMDB
@@ -29,8 +30,9 @@ from branchmem.errors import StoreClosed, StoreDamaged, StoreError, StoreForked,
 from branchmem.log.copies import copy, made_anew
 from branchmem.log.environment import FORMAT, GONE, Compacted, File, inherit, join, key, opening
 from branchmem.log.refusals import typed, typed_errors
+from branchmem.log.tables import Table
 
-__all__ = ["FORMAT", "Compacted", "Log", "Reader", "Writer", "made_anew"]
+__all__ = ["FORMAT", "Compacted", "Log", "Reader", "Table", "Writer", "made_anew"]
 
 T = TypeVar("T")
 _R = TypeVar("_R", bound="Reader")
@@ -81,6 +83,22 @@ class Reader:
     def count(self) -> int:
         """How many events the file says that it holds: one body each."""
         return int(self._txn.stat(self._file.bodies)["entries"])
+
+    def table(self, name: str) -> Table:
+        """A table of local state; the transaction must have been given its name."""
+        return Table(self._txn, self._file.tables.get(name), self.path, name, self._has_written)
+
+    def require(self, tables: Iterable[str]) -> None:
+        """Refuse work inside of this that reads a table which the file has and this transaction was not given."""
+        unknown = [name for name in tables if name not in self._file.tables]
+        if unknown:
+            with self._txn.cursor() as names:
+                for name in unknown:
+                    if names.set_key(name.encode()):
+                        raise RuntimeError(f"{self.path}: the work around this must be given the table {name}")
+
+    def _has_written(self) -> None:
+        self.wrote = True
 
     def copy(self, draft: str) -> None:
         """Write this snapshot to the new file `draft`."""
@@ -155,26 +173,35 @@ class Log:
         except ValueError:
             raise self._refusal() from None
 
-    def read(self, work: Callable[[Reader], T]) -> T:
+    def read(self, work: Callable[[Reader], T], *, tables: Sequence[str] = ()) -> T:
         """Run `work` on one snapshot.  Inside other work on this file, on the snapshot of that.
 
+        `tables` are those of local state that it reads.
         `work` must not wait for a write of another thread: the map cannot grow under a snapshot.
         """
         outer: Reader | None = getattr(self._file.here, "reader", None)
         if outer is not None:
             self._check()
+            outer.require(tables)
             return work(outer)
-        return self._transact(Reader, work)
+        return self._transact(Reader, work, tables=tables)
 
-    def write(self, work: Callable[[Writer], T], *, then: Callable[[T], object] = lambda out: None) -> T:
+    def write(
+        self,
+        work: Callable[[Writer], T],
+        *,
+        then: Callable[[T], object] = lambda out: None,
+        tables: Sequence[str] = (),
+    ) -> T:
         """Run `work` in one transaction, durable when this returns; an exception undoes it.
 
         `work` may run again, after the map has grown: it must be repeatable.  `then` gets what it
-        returned once that is durable; where `then` is cut short, `changed` says so.
+        returned once that is durable; where `then` is cut short, `changed` says so.  `tables` are those of local
+        state that `work` reads or writes; they are made where the file lacks them.
         """
         self._check_writable("a write inside other work on the same file would wait for itself")
         with self._file.writing:
-            return self._transact(Writer, work, then)
+            return self._transact(Writer, work, then, tables=tables)
 
     def compact(self) -> Compacted:
         """Rewrite the file without its free pages; positions, ids and contents stay.
@@ -221,7 +248,14 @@ class Log:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _transact(self, kind: type[_R], work: Callable[[_R], T], then: Callable[[T], object] | None = None) -> T:
+    def _transact(
+        self,
+        kind: type[_R],
+        work: Callable[[_R], T],
+        then: Callable[[T], object] | None = None,
+        *,
+        tables: Sequence[str],
+    ) -> T:
         file = self._file
         reopened = False
         while True:
@@ -230,6 +264,7 @@ class Log:
                 try:
                     with file.gate:
                         self._check()
+                        file.know(tables, create=then is not None)
                         return self._run(kind, work, then)
                 except lmdb.MapFullError:
                     file.grow(map_bytes)

@@ -14,7 +14,7 @@ import mmap
 import os
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -40,6 +40,7 @@ from branchmem.log.place import (
     reserve_lock,
     unguarded,
 )
+from branchmem.log.tables import TABLES
 
 FORMAT: Final = 1
 MAGIC: Final = b"branchmem"
@@ -75,6 +76,7 @@ class File:
     log_id: bytes
     skeletons: Any
     bodies: Any
+    tables: dict[str, Any]
 
     def __init__(self, path: str, fd: int, page_bytes: int, *, readonly: bool) -> None:
         self.path = path
@@ -84,6 +86,7 @@ class File:
         self.forked = False
         self.gate = Gate()
         self.writing = threading.Lock()
+        self._naming = threading.Lock()
         self.here = threading.local()
         self.followers: WeakSet[_Follower] = WeakSet()
         self._page_bytes = page_bytes
@@ -120,6 +123,17 @@ class File:
     def gone(self) -> bool:
         """Whether another file, or none, has its name: what is written to it now is lost.  Cost: one system call."""
         return _replaced(self.path, self.which)
+
+    def know(self, tables: Iterable[str], *, create: bool) -> None:
+        """Open the tables that this file has, or make those that it lacks.  Not inside a transaction of this thread."""
+        unknown = [name.encode() for name in tables if name not in self.tables]
+        if not unknown:
+            return
+        with self._naming:
+            if not create:  # to open one takes LMDB a write transaction, so only what is there
+                with self.env.begin() as txn, txn.cursor() as names:
+                    unknown = [name for name in unknown if names.set_key(name)]
+            self.tables.update((name.decode(), self.env.open_db(name, create=create)) for name in unknown)
 
     def grow(self, seen: int) -> None:
         """Make the map larger, unless another thread already did since it had `seen` bytes."""
@@ -269,6 +283,8 @@ class File:
             self.log_id = _log_id(self.path, env)
             self.skeletons = env.open_db(b"skeletons", create=False)
             self.bodies = env.open_db(b"bodies", create=False)
+            self.env, self.tables = env, {}
+            self.know(TABLES, create=False)
             if locked:
                 env.reader_check()
             self.map_bytes = env.info()["map_size"]
@@ -278,7 +294,6 @@ class File:
         except BaseException:
             env.close()
             raise
-        self.env = env
 
     def _resize(self, map_bytes: int) -> None:
         try:

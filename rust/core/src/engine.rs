@@ -6,6 +6,7 @@
 
 use crate::Map;
 use crate::changes::Changes;
+use crate::dependents::By;
 use crate::encode::{self, MemoryFields};
 use crate::error::BlockError;
 use crate::event::{self};
@@ -212,6 +213,17 @@ impl Engine {
         let mut positions: Vec<_> = stored.filter_map(|number| self.ids.seq(number)).collect();
         positions.sort_unstable();
         Ok((places, positions))
+    }
+
+    /// The memories that have an id among their own sources, in the order of the log. O(references to the id), and
+    /// once O(references of all memories).
+    pub fn memories_from(&mut self, source: Number) -> Vec<Mem> {
+        let dependents = &mut self.changes.dependents;
+        dependents.index(&self.memories);
+        let mut found: Vec<_> =
+            dependents.of(source).filter_map(|(mem, by)| (by == By::Source).then_some(mem)).collect();
+        found.reverse();
+        found
     }
 
     /// Keep room for so many more events, which a log to be read is known to hold.

@@ -10,6 +10,8 @@
 //! | [`msgpack`] | what is the next value of a record? |
 //! | [`skeleton`] | what does an event say that decides visibility? |
 //! | [`event`] | what do the bytes of a skeleton block say? |
+//! | [`body`] | are these the bytes of a body? |
+//! | [`records`] | which events travel in these bytes? |
 //! | [`encode`] | which bytes say that? |
 //! | [`chains`] | is one message an ancestor of another, without relabelling? |
 //! | [`topology`] | where does a message hang, and which are attached? |
@@ -49,6 +51,7 @@
 
 pub mod answers;
 pub mod bits;
+pub mod body;
 pub mod chains;
 pub mod changes;
 pub mod circles;
@@ -70,6 +73,7 @@ pub mod marked;
 pub mod msgpack;
 pub mod provenance;
 pub mod reason;
+pub mod records;
 pub mod retraction;
 pub mod runs;
 pub mod seen;

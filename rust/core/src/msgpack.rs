@@ -1,4 +1,4 @@
-//! The subset of msgpack that skeletons use, in its shortest forms only.
+//! The subset of msgpack that events use, in its shortest forms only.
 
 use crate::error::BlockError::{self, Damaged};
 
@@ -15,7 +15,7 @@ pub enum Ref<'a> {
     Name(&'a str),
 }
 
-/// Reads the subset of msgpack that skeletons use, in its shortest forms only.
+/// Reads the subset of msgpack that events use, in its shortest forms only.
 pub struct Reader<'a> {
     /// What is not read yet.
     pub bytes: &'a [u8],
@@ -94,6 +94,100 @@ impl<'a> Reader<'a> {
             return Err(Damaged("an id has no valid length"));
         }
         std::str::from_utf8(self.take(len)?).map_err(|_| Damaged("an id is not valid UTF-8"))
+    }
+
+    /// The next string, of at most so many bytes of UTF-8.
+    ///
+    /// # Errors
+    /// [`Damaged`] where something else is next.
+    pub fn string(&mut self, most: usize) -> Result<&'a str> {
+        let (len, least) = match self.byte()? {
+            byte @ 0xa0..0xc0 => (usize::from(byte & 0x1f), 0),
+            0xd9 => (self.big_endian(1)? as usize, 32),
+            0xda => (self.big_endian(2)? as usize, 0x100),
+            0xdb => (self.big_endian(4)? as usize, 0x1_0000),
+            _ => return Err(Damaged("a record has no string where one belongs")),
+        };
+        if len < least || len > most {
+            return Err(Damaged("a text has no valid length"));
+        }
+        std::str::from_utf8(self.take(len)?).map_err(|_| Damaged("a text is not valid UTF-8"))
+    }
+
+    /// The next number of at most 63 bits and a sign.
+    ///
+    /// # Errors
+    /// [`Damaged`] where something else is next.
+    pub fn int(&mut self) -> Result<i64> {
+        let wide = |value: i128| i64::try_from(value).map_err(|_| Damaged("a number is too large"));
+        wide(self.integer()?)
+    }
+
+    /// The next number of 64 bits, with or without a sign.
+    fn integer(&mut self) -> Result<i128> {
+        let (value, shortest) = match self.byte()? {
+            value @ 0..0x80 => (i128::from(value), true),
+            value @ 0xe0.. => (i128::from(value.cast_signed()), true),
+            head @ 0xcc..=0xcf => {
+                let bytes = 1 << (head - 0xcc);
+                let value = self.big_endian(bytes)?;
+                let least = if bytes == 1 { 0x80 } else { 1 << (bytes * 4) };
+                (i128::from(value), value >= least)
+            }
+            head @ 0xd0..=0xd3 => {
+                let bytes = 1 << (head - 0xd0);
+                let bits = 64 - bytes as u32 * 8;
+                let value = (self.big_endian(bytes)? << bits).cast_signed() >> bits;
+                let most = if bytes == 1 { -0x21 } else { -(1 << (bytes * 4 - 1)) - 1 };
+                (i128::from(value), value <= most)
+            }
+            _ => return Err(Damaged("a record has no number where one belongs")),
+        };
+        if shortest { Ok(value) } else { Err(Damaged("a number is not in its shortest form")) }
+    }
+
+    /// The next number with a fraction, of 64 bits.
+    ///
+    /// # Errors
+    /// [`Damaged`] where something else is next.
+    pub fn float(&mut self) -> Result<f64> {
+        match self.byte()? {
+            0xcb => Ok(f64::from_bits(self.big_endian(8)?)),
+            _ => Err(Damaged("a record has no fraction where one belongs")),
+        }
+    }
+
+    /// Where a list or a map is next: takes its head, and says how many items it has and whether it is a map.
+    ///
+    /// # Errors
+    /// [`Damaged`] where its head is not in the shortest form.
+    pub fn container(&mut self) -> Result<Option<(usize, bool)>> {
+        let Some(&head) = self.bytes.first() else { return Ok(None) };
+        let (bytes, is_map) = match head {
+            0x80..0x90 => (0, true),
+            0x90..0xa0 => (0, false),
+            0xdc | 0xdd => (2 * usize::from(head - 0xdb), false),
+            0xde | 0xdf => (2 * usize::from(head - 0xdd), true),
+            _ => return Ok(None),
+        };
+        self.take(1)?;
+        let items = if bytes == 0 { usize::from(head & 0x0f) } else { self.big_endian(bytes)? as usize };
+        let least = [0, 16, 0x1_0000][bytes / 2];
+        if items < least { Err(Damaged("a list is not in its shortest form")) } else { Ok(Some((items, is_map))) }
+    }
+
+    /// Take a nil, a truth value, a number or a string.
+    ///
+    /// # Errors
+    /// [`Damaged`] where something else is next.
+    pub fn scalar(&mut self) -> Result<()> {
+        match self.bytes.first() {
+            Some(0xc0 | 0xc2 | 0xc3) => self.take(1).map(|_| ()),
+            Some(0xcb) if self.float()?.is_finite() => Ok(()),
+            Some(0xa0..0xc0 | 0xd9..=0xdb) => self.string(usize::MAX).map(|_| ()),
+            Some(0..0x80 | 0xcc..=0xd3 | 0xe0..) => self.integer().map(|_| ()),
+            _ => Err(Damaged("a record has a value that its tag does not take")),
+        }
     }
 
     /// The next reference.

@@ -396,6 +396,18 @@ impl Engine {
         Ok(py.detach(|| self.shared.read().orphans(before_seq)))
     }
 
+    /// The memories that have an id among their own sources, in the order of the log.
+    fn memories_from<'py>(&self, py: Python<'py>, source: Name) -> PyResult<Bound<'py, PyList>> {
+        self.shared.check()?;
+        let names = py.detach(|| {
+            let mut engine = self.shared.write();
+            let found = convert::number(&engine, &source).map(|number| engine.memories_from(number));
+            let numbers = found.unwrap_or_default().into_iter().map(|mem| engine.memories().number(mem));
+            Names::of_numbers(&engine, numbers)
+        });
+        names.list(py)
+    }
+
     // Retractions, restorations, erasures.
 
     /// The ids of all events of a type but messages and memories, in the order of the log.

@@ -12,6 +12,7 @@ mod engine;
 mod explain;
 #[cfg(target_os = "linux")]
 mod pages;
+mod records;
 mod shared;
 mod view;
 
@@ -32,5 +33,7 @@ pyo3::create_exception!(
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<engine::Engine>()?;
     module.add_class::<view::View>()?;
+    module.add_function(wrap_pyfunction!(records::check_records, module)?)?;
+    module.add_function(wrap_pyfunction!(records::split_records, module)?)?;
     module.add("BlockError", module.py().get_type::<BlockError>())
 }

@@ -1,0 +1,142 @@
+"""The verbs of a store about branches, sessions and what travels: each calls the room that owns it.
+
+A branch is a named anchor, a merge is an explicit event, what travels is a set of events: nothing
+here or there is a second rule of visibility.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from branchmem.changes import Changes
+from branchmem.verdict import STRICT, Policy
+
+if TYPE_CHECKING:
+    from branchmem import _core
+    from branchmem.bundle import Exported, Held, Imported, Key, Pins
+    from branchmem.merge import Difference, Merged, Strategy
+    from branchmem.refs import Refs, Unreachable
+    from branchmem.session import Session
+
+
+class Branches(Changes):
+    """Refs, sessions, merges and bundles of a store."""
+
+    @property
+    def refs(self) -> Refs:
+        """The named anchors of this store, and the log of their moves."""
+        from branchmem.refs import Refs
+
+        return Refs(self)
+
+    def at_ref(
+        self,
+        name: str,
+        *more: str,
+        policy: Policy = STRICT,
+        min_seq: int | None = None,
+        count: bool = True,
+    ) -> _core.View:
+        """The view at the message that a ref names; with `more` refs, at all of theirs, one a tree.
+
+        Raises: UnknownRef; as `at`.
+        """
+        heads = self.refs.heads((name, *more))
+        return self.at(heads, policy=policy, min_seq=min_seq, count=count)
+
+    def unreachable(self) -> Unreachable:
+        """The messages and memories that no ref leads to.  O(log)."""
+        from branchmem.refs import unreachable
+
+        return unreachable(self)
+
+    def session(self, ref: str, *, beside: Iterable[str] = (), create: bool = True) -> Session:
+        """A conversation at a ref, which is made with a root of its own if absent, unless not `create`.
+
+        Its views stand on the heads of the refs `beside` as well, which lie in other trees.
+        Raises: UnknownRef for one of `beside`, and for `ref` where it may not be made.
+        """
+        from branchmem.session import Session
+
+        return Session.open(self, ref, beside=beside, create=create)
+
+    def diff(self, a: str, b: str) -> Difference:
+        """What two refs or messages have each for themselves: messages since the common ancestor, and memories.
+
+        Raises: UnknownRef for what is neither a ref nor a message.
+        Cost: both paths and both views.
+        """
+        from branchmem.merge import diff
+
+        return diff(self, a, b)
+
+    def adopt(self, memories: Iterable[str], *, into: str, held: str | None = None, dry_run: bool = False) -> Merged:
+        """Take memories over on the branch of the ref `into`: one message there, and one adopting memory each.
+
+        With `held`, the memories are those of the held bundle with this id.
+        """
+        from branchmem.merge import adopt
+
+        return adopt(self, memories, into=into, held=held, dry_run=dry_run)
+
+    def merge(self, ref: str, *, into: str, strategy: Strategy = "fail", dry_run: bool = False) -> Merged:
+        """Bring what the branch of `ref` sees to the branch of the ref `into`."""
+        from branchmem.merge import merge
+
+        return merge(self, ref, into=into, strategy=strategy, dry_run=dry_run)
+
+    def export_bundle(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        key: Key,
+        refs: Iterable[str] | None = None,
+        since: str | os.PathLike[str] | None = None,
+        recipient: str | None = None,
+        expires: datetime | None = None,
+        progress: Callable[[int, int | None], object] | None = None,
+    ) -> Exported:
+        """Write events to a new bundle at `path`, signed with `key`."""
+        from branchmem.bundle import export_bundle
+
+        return export_bundle(
+            self, path, key=key, refs=refs, since=since, recipient=recipient, expires=expires, progress=progress
+        )
+
+    def preview_bundle(self, path: str | os.PathLike[str], *, key: Key | None = None) -> Imported:
+        """What importing the bundle would do; nothing is written."""
+        from branchmem.bundle import import_bundle
+
+        return import_bundle(self, path, key=key, dry_run=True)
+
+    def import_bundle(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        key: Key | None = None,
+        strategy: str = "fail",
+        refs: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+        progress: Callable[[int, int | None], object] | None = None,
+    ) -> Imported:
+        """Take in a bundle, after all of it was checked."""
+        from branchmem.bundle import import_bundle
+
+        return import_bundle(self, path, key=key, strategy=strategy, refs=refs, dry_run=dry_run, progress=progress)
+
+    @property
+    def held(self) -> Held:
+        """The bundles of issuers who are not pinned: outside of the log until something of them is adopted."""
+        from branchmem.bundle import Held
+
+        return Held(self)
+
+    @property
+    def pins(self) -> Pins:
+        """The public keys whose bundles join the log of this store as they are."""
+        from branchmem.bundle import Pins
+
+        return Pins(self)

@@ -1,0 +1,83 @@
+"""Tables of local state beside the log: bytes to bytes, sorted by key, never part of what a log says.
+
+Refs, pinned keys and the like live here.  A table is made by the first transaction that writes to
+it; until then it is empty.  Each value stands behind a checksum over its key and itself.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+from zlib import crc32
+
+import lmdb
+
+from branchmem.errors import StoreDamaged
+
+TABLES: Final = ("refs", "reflog", "pending", "pins", "held")
+
+_SUM: Final = struct.Struct("<I")
+
+
+class Table:
+    """One table, within a transaction."""
+
+    def __init__(
+        self, txn: lmdb.Transaction[bytes], handle: Any, path: str, name: str, has_written: Callable[[], None]
+    ) -> None:
+        self._txn = txn
+        self._handle = handle
+        self._path = path
+        self._name = name
+        self._has_written = has_written
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a key, None where there is none.  Raises: StoreDamaged."""
+        if self._handle is None:
+            return None
+        record = self._txn.get(key, db=self._handle)
+        return None if record is None else self._value(key, record)
+
+    def items(self, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Yield the keys that begin so, in order, each with its value."""
+        if self._handle is None:
+            return
+        with self._txn.cursor(self._handle) as cursor:
+            found = cursor.set_range(prefix) if prefix else cursor.first()
+            while found and cursor.key().startswith(prefix):
+                yield cursor.key(), self._value(cursor.key(), cursor.value())
+                found = cursor.next()
+
+    def last(self, prefix: bytes) -> tuple[bytes, bytes] | None:
+        """The last of the keys that begin so and go on, with its value.  `prefix` must not end with 0xff."""
+        if self._handle is None:
+            return None
+        beyond = prefix[:-1] + bytes([prefix[-1] + 1])
+        with self._txn.cursor(self._handle) as cursor:
+            found = cursor.prev() if cursor.set_range(beyond) else cursor.last()
+            if found and cursor.key().startswith(prefix):
+                return cursor.key(), self._value(cursor.key(), cursor.value())
+        return None
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Give a key a value."""
+        self._has_written()
+        self._txn.put(key, _SUM.pack(_checksum(key, value)) + value, db=self._handle)
+
+    def delete(self, key: bytes) -> bool:
+        """Remove a key; whether it was there."""
+        deleted = self._txn.delete(key, db=self._handle)
+        if deleted:
+            self._has_written()
+        return deleted
+
+    def _value(self, key: bytes, record: bytes) -> bytes:
+        value = record[_SUM.size :]
+        if len(record) < _SUM.size or _SUM.unpack_from(record) != (_checksum(key, value),):
+            raise StoreDamaged(self._path, f"the checksum of {key!r:.80} in the table {self._name} does not match")
+        return value
+
+
+def _checksum(key: bytes, value: bytes) -> int:
+    return crc32(value, crc32(key))
