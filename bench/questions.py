@@ -19,9 +19,10 @@ from bench.rows import Row
 from bench.structure import p5, p6
 from bench.supersession import s
 from bench.threads import t2
+from bench.travel import b
 from bench.workbench import Workbench
 
-#: In the order of the goals; what is taken back and replaced; what two threads gain.
+#: In the order of the goals; what is taken back and replaced; what two threads gain; what travels.
 QUESTIONS: Final[dict[str, Callable[[Workbench], list[Row]]]] = {
     "P1": p1,
     "P2": p2,
@@ -35,4 +36,5 @@ QUESTIONS: Final[dict[str, Callable[[Workbench], list[Row]]]] = {
     "R": r,
     "S": s,
     "T2": t2,
+    "B": b,
 }

@@ -36,6 +36,12 @@ KEYS = {
         *("orphans", "circles", "dangling", "prompts", "unshowable"),
         *("retractions", "restorations", "erasures", "erased", "unplaced", "supersession_circles"),
     },
+    "refs": {"refs"},
+    "refs unreachable": {"messages", "memories"},
+    "log": {"moves"},
+    "diff u1 u1-edit": {"a", "b", "ancestor", "messages_a", "messages_b", "only_a", "only_b", "both"},
+    "bundle held": {"held"},
+    "key": {"pins"},
     "selftest --trees 1": {"trees", "decisions", "mismatches", "seed", "reasons", "lacking", "cases"},
     "demo": {"root", "here", "there", "verdict", "again", "seq_before", "seq_after"},
 }

@@ -57,7 +57,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("BRANCHMEM_STORE", "a.bmem")
-    for name in ("FORCE_COLOR", "BRANCHMEM_TRACEBACK"):
+    for name in ("FORCE_COLOR", "BRANCHMEM_TRACEBACK", "BRANCHMEM_KEY", "BRANCHMEM_PROJECT"):
         monkeypatch.delenv(name, raising=False)
 
     def run(*words: str) -> Ran:

@@ -311,6 +311,12 @@ def test_help_is_there_for_every_command(run: Run) -> None:
         "backup",
         "compact",
         "salvage",
+        "log",
+        "fork",
+        "switch",
+        "diff",
+        "adopt",
+        "merge",
         "selftest",
         "demo",
     ):
@@ -319,6 +325,25 @@ def test_help_is_there_for_every_command(run: Run) -> None:
         assert asked.status == 0
         assert "--json" in asked.out
     assert run("--version").out == f"branchmem {bm.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("group", "commands"),
+    [
+        ("refs", "list create move delete undo unreachable"),
+        ("worktree", "status diff merge delete"),
+        ("bundle", "export preview import inspect held drop"),
+        ("key", "list make show pin unpin"),
+    ],
+)
+def test_help_is_there_for_every_command_of_a_group(run: Run, group: str, commands: str) -> None:
+    assert group in run("--help").out
+    for command in commands.split():
+        assert command in run(group, "-h").out
+        asked = run(group, command, "-h")
+        assert asked.status == 0
+        assert "--json" in asked.out
+        assert "[[" not in asked.out
 
 
 def test_the_formats_are_those_of_the_importers() -> None:

@@ -181,6 +181,7 @@ def test_what_no_ref_leads_to_is_listed_and_nothing_of_it_is_lost(store: bm.Stor
 
     store.refs.create("side", "other")
     assert store.unreachable().messages == ("b",)
+    assert str(store.unreachable()) == "1 message and 3 memories that no ref leads to"
     assert store.unreachable().memories == ("of-nothing", "of-missing", "round")
     store.refs.delete("main")
     assert store.unreachable().messages == ("a", "b")

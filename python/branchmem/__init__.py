@@ -6,6 +6,7 @@ from branchmem.changes import Change, Elsewhere, Erased
 from branchmem.errors import (
     AmbiguousAnchor,
     BadAnchor,
+    BadMove,
     BundleRefused,
     Error,
     EventConflict,
@@ -20,6 +21,8 @@ from branchmem.errors import (
     PoolBusy,
     RefExists,
     RefMoved,
+    StepEnded,
+    StepOpen,
     StoreBehind,
     StoreClosed,
     StoreDamaged,
@@ -35,6 +38,7 @@ from branchmem.errors import (
 )
 from branchmem.events import LEGACY, Memory, Message, event_from_dict
 from branchmem.pool import Pool
+from branchmem.session import Session, Step, StepView, current_step
 from branchmem.store import Engine, Store, delete, open, open_temporary
 from branchmem.verdict import COMPAT, STRICT, Appended, Placed, Policy, Reason, Verdict
 
@@ -47,6 +51,7 @@ __all__ = [
     "AmbiguousAnchor",
     "Appended",
     "BadAnchor",
+    "BadMove",
     "BundleRefused",
     "Change",
     "Elsewhere",
@@ -71,6 +76,11 @@ __all__ = [
     "Reason",
     "RefExists",
     "RefMoved",
+    "Session",
+    "Step",
+    "StepEnded",
+    "StepOpen",
+    "StepView",
     "Store",
     "StoreBehind",
     "StoreClosed",
@@ -86,6 +96,7 @@ __all__ = [
     "UnknownRef",
     "Verdict",
     "View",
+    "current_step",
     "delete",
     "event_from_dict",
     "new_id",

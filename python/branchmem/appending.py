@@ -2,22 +2,32 @@
 
 A batch is refused where it has other content for an id that is known.  Of an erased id only
 what stays is compared, and its content is never written: neither with its erasure, nor after it.
+
+What is held of bundles stands outside of the log, in a table of its own.  It goes with the commit that
+erases it, or that erases what it came from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from branchmem.codec import MAX_BLOCK_EVENTS
 from branchmem.errors import Error, EventConflict, InvalidEventType
 from branchmem.eventlog import event_of
-from branchmem.events import Event, conflict
+from branchmem.events import Erasure, Event, conflict, skeleton_fields
 from branchmem.verdict import Appended
 
 if TYPE_CHECKING:
     from branchmem import _core
-    from branchmem.log import Writer
+    from branchmem.log import Reader, Writer
+
+#: The table of local state that keeps what is held of bundles: b"event" + bundle + id → skeleton and body.
+HELD: Final = "held"
+_HELD_EVENT: Final = b"event\0"
+#: The id of a bundle, a UUID as text.
+_BUNDLE_BYTES: Final = 36
+_LENGTH_BYTES: Final = 4
 
 
 class Batch(NamedTuple):
@@ -42,6 +52,68 @@ def checked(events: Iterable[Event]) -> list[Event]:
         if not isinstance(event, Event):
             raise InvalidEventType(f"{event!r:.80} is no event: make a Message or a Memory of it", event)
     return batch
+
+
+class HeldEvent(NamedTuple):
+    """An event that is held of a bundle, in its canonical bytes, and its key in the table."""
+
+    key: bytes
+    skeleton: bytes
+    body: bytes
+
+    @property
+    def id(self) -> str:
+        """The id of the event."""
+        return self.key[len(_HELD_EVENT) + _BUNDLE_BYTES :].decode()
+
+
+def held_event(reader: Reader, bundle: str, id: str) -> HeldEvent | None:
+    """An event that is held of a bundle, None where it is not."""
+    key = _HELD_EVENT + bundle.encode() + id.encode()
+    value = reader.table(HELD).get(key)
+    return None if value is None else _held(key, value)
+
+
+def held_events(reader: Reader, bundle: str = "") -> Iterator[HeldEvent]:
+    """What is held of a bundle, or of all, one bundle after the other, sorted by id."""
+    for key, value in reader.table(HELD).items(_HELD_EVENT + bundle.encode()):
+        yield _held(key, value)
+
+
+def _held(key: bytes, value: bytes) -> HeldEvent:
+    end = _LENGTH_BYTES + int.from_bytes(value[:_LENGTH_BYTES], "little")
+    return HeldEvent(key, value[_LENGTH_BYTES:end], value[end:])
+
+
+def hold(writer: Writer, bundle: str, id: str, skeleton: bytes, body: bytes) -> bool:
+    """Hold an event of a bundle; False, and nothing is written, where it is held with other content."""
+    table, key = writer.table(HELD), _HELD_EVENT + bundle.encode() + id.encode()
+    value = len(skeleton).to_bytes(_LENGTH_BYTES, "little") + skeleton + body
+    known = table.get(key)
+    if known is None:
+        table.put(key, value)
+    return known in (None, value)
+
+
+def let_go(engine: _core.Engine, writer: Writer, skeletons: Sequence[bytes], bundle: str = "") -> int:
+    """Remove what is held, of a bundle or of all, and is erased, or would be with these skeletons beside it.
+
+    What the log has by itself by then goes as well.  How many events that were.
+    Cost: the skeletons of all that is held, at once.
+    """
+    held = [(event.key, event.id, event.skeleton) for event in held_events(writer, bundle)]
+    if not held:
+        return 0
+    here = {skeleton_fields(skeleton)["id"] for skeleton in skeletons}
+    bare, _ = engine.erased_by([*skeletons, *(skeleton for _, _, skeleton in held)])
+    erased = {at - len(skeletons) for at in bare}
+    gone = [
+        key for at, (key, id, _) in enumerate(held) if at in erased or id in here or engine.event_seq(id) is not None
+    ]
+    table = writer.table(HELD)
+    for key in gone:
+        table.delete(key)
+    return len(gone)
 
 
 class Commit:
@@ -79,6 +151,8 @@ class Commit:
             start = first_seq - blocks[0][0]
             self._writer.put(first_seq, block, self._bodies[start : start + MAX_BLOCK_EVENTS])
         self._writer.erase(erased)
+        if bare or erased or any(skeleton[1] == Erasure.code for skeleton in self._skeletons):
+            let_go(self._engine, self._writer, self._skeletons)
         return blocks
 
     def _new_of(self, batch: Batch) -> list[int]:

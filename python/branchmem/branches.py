@@ -57,7 +57,8 @@ class Branches(Changes):
         """A conversation at a ref, which is made with a root of its own if absent, unless not `create`.
 
         Its views stand on the heads of the refs `beside` as well, which lie in other trees.
-        Raises: UnknownRef for one of `beside`, and for `ref` where it may not be made.
+        Raises: UnknownRef for one of `beside`, and for `ref` where it may not be made; AmbiguousAnchor where two of
+        them lie in one tree; InvalidRef.
         """
         from branchmem.session import Session
 
@@ -92,22 +93,38 @@ class Branches(Changes):
         self,
         path: str | os.PathLike[str],
         *,
-        key: Key,
+        key: Key | str | os.PathLike[str],
         refs: Iterable[str] | None = None,
         since: str | os.PathLike[str] | None = None,
         recipient: str | None = None,
         expires: datetime | None = None,
         progress: Callable[[int, int | None], object] | None = None,
     ) -> Exported:
-        """Write events to a new bundle at `path`, signed with `key`."""
+        """Write all of the log with all refs, or what given refs need, to a new bundle at `path`, signed with `key`.
+
+        Needed is what the views at these refs and above show, and what keeps hidden there what is hidden here.  Erased
+        content does not travel; erasures do.  With `since`, an earlier bundle of this log by the same key, only
+        what is not in it; who imports the new one must have imported that.  `recipient`, a public key or its
+        fingerprint, is the only key that it can be imported with; nothing is encrypted.  From `expires` on it is
+        refused.
+
+        Raises: UnknownRef; StoreExists, StoreFull, BundleNotWritten about `path`; BundleRefused about `since`;
+        InvalidKey; StoreReadOnly; ExtraMissing.
+        Cost: reads the events that travel, and, unless `since` is given, once more for the digest; streams.
+        """
         from branchmem.bundle import export_bundle
 
         return export_bundle(
             self, path, key=key, refs=refs, since=since, recipient=recipient, expires=expires, progress=progress
         )
 
-    def preview_bundle(self, path: str | os.PathLike[str], *, key: Key | None = None) -> Imported:
-        """What importing the bundle would do; nothing is written."""
+    def preview_bundle(
+        self, path: str | os.PathLike[str], *, key: Key | str | os.PathLike[str] | None = None
+    ) -> Imported:
+        """What importing the bundle would do; nothing is written.  Conflicts are listed, not raised.
+
+        Raises: as `import_bundle`.
+        """
         from branchmem.bundle import import_bundle
 
         return import_bundle(self, path, key=key, dry_run=True)
@@ -116,13 +133,24 @@ class Branches(Changes):
         self,
         path: str | os.PathLike[str],
         *,
-        key: Key | None = None,
+        key: Key | str | os.PathLike[str] | None = None,
         strategy: str = "fail",
         refs: Mapping[str, str] | None = None,
         dry_run: bool = False,
         progress: Callable[[int, int | None], object] | None = None,
     ) -> Imported:
-        """Take in a bundle, after all of it was checked."""
+        """Take in a bundle, after all of it was checked; importing it again does nothing.
+
+        From a key that is pinned, events join the log as they are, and refs come with them: those of `refs`, which maps
+        names there to names here, or all under their own.  One that is behind moves on; one that went another way
+        is merged with `strategy`: fail, local, remote, newer or both.  From any other key nothing joins the log and no
+        view changes: see `held`.  `key` is one's own, for a bundle that is for it alone.
+
+        Raises: BundleRefused, also for one that is older than what was imported; EventConflict for an id that has other
+        content here; MergeConflict, unless a dry run; nothing was written then.  UnknownRef, InvalidRef, BadAnchor.
+        Cost: reads the bundle twice, a frame at a time, and appends.  Where a ref went two ways, replays the log; of
+        a key that is not pinned, where anything was erased, all skeletons at once.
+        """
         from branchmem.bundle import import_bundle
 
         return import_bundle(self, path, key=key, strategy=strategy, refs=refs, dry_run=dry_run, progress=progress)

@@ -194,6 +194,11 @@ def created(value: object) -> datetime:
     return value.replace(tzinfo=UTC if not offset else timezone(offset), fold=0)
 
 
+def now() -> datetime:
+    """The time, in UTC."""
+    return datetime.now(UTC)
+
+
 def from_iso(value: object) -> datetime:
     """The time that `value` spells."""
     if isinstance(value, str):

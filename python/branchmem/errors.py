@@ -274,7 +274,22 @@ class UnknownRef(Error, KeyError):
         self.wanted = wanted
 
     def explanation(self) -> str:
-        return f"there is no {self.wanted} {_short(self.name)}: make it with store.refs.create, or look at store.refs"
+        return f"there is no {self.wanted} {_short(self.name)}: see store.refs, or branchmem refs"
+
+
+class AmbiguousName(Error, ValueError):
+    """A string is a ref and, as it happens, the id of another message than that where the ref stands, `anchor`."""
+
+    def __init__(self, name: str, anchor: str) -> None:
+        super().__init__(name, anchor)
+        self.name = name
+        self.anchor = anchor
+
+    def explanation(self) -> str:
+        return (
+            f"{_short(self.name)} is a message, and also a ref that stands at {self.anchor}: "
+            "say that id for the ref, or give the ref another name"
+        )
 
 
 class RefExists(Error):
@@ -320,7 +335,7 @@ class NoStep(Error, LookupError):
 
 
 class StepEnded(Error):
-    """The step is over, and `wanted` came after that; `id` is that of its message, `cancelled` whether it was cut short."""
+    """The step is over, and `wanted` came after that; `id` is that of its message, `cancelled` says how it ended."""
 
     def __init__(self, id: str, wanted: str, cancelled: bool = False) -> None:
         super().__init__(id, wanted, cancelled)
@@ -412,6 +427,17 @@ class BundleNotWritten(Error):
         return f"{self.path}: {self.why}; no bundle was written"
 
 
+class UnknownBundle(Error, KeyError):
+    """No bundle of this id is held; `bundle` is what was asked for."""
+
+    def __init__(self, bundle: str) -> None:
+        super().__init__(bundle)
+        self.bundle = bundle
+
+    def explanation(self) -> str:
+        return f"no bundle {_short(self.bundle)} is held: look at store.held"
+
+
 class InvalidKey(Error, ValueError):
     """No key can be read from, or made at, this place: `why`.  What was found there is not repeated."""
 
@@ -473,6 +499,16 @@ class WorktreeUnknown(Error):
 
     def explanation(self) -> str:
         return f"{self.directory}: {self.why}; no branch was guessed, so see that git status answers there"
+
+
+class UnknownBranch(UnknownRef):
+    """A git branch of a project has no memory yet; `name` is the ref that it would have."""
+
+    def explanation(self) -> str:
+        return (
+            f"there is no ref {_short(self.name)}: the branch gets one by worktree.session() where it is checked out, "
+            "or check its name, and which store is open"
+        )
 
 
 class BranchSwitched(Error):

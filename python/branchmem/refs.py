@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from branchmem import Store
-from branchmem.canonical import pack, unpack
+from branchmem.canonical import now, pack, unpack
 from branchmem.errors import InvalidRef, RefExists, RefMoved, UnknownRef
 
 if TYPE_CHECKING:
+    from branchmem import Store
     from branchmem.log import Reader, Writer
 
 #: The tables of local state that refs live in.
@@ -65,7 +65,11 @@ class Unreachable:
         return {"messages": list(self.messages), "memories": list(self.memories)}
 
     def __str__(self) -> str:
-        return f"{len(self.messages):,} messages and {len(self.memories):,} memories that no ref leads to"
+        messages, memories = len(self.messages), len(self.memories)
+        return (
+            f"{messages:,} message{'s' * (messages != 1)} and {memories:,} memor{'y' if memories == 1 else 'ies'} "
+            "that no ref leads to"
+        )
 
 
 class Refs(Mapping[str, str]):
@@ -208,7 +212,7 @@ def write_move(writer: Writer, name: str, after: str | None, why: str) -> Move:
     value = refs.get(name.encode())
     last = log.last(name.encode() + _END)
     number = 1 + (int.from_bytes(last[0][-_NUMBER_BYTES:], "big") if last else 0)
-    move = Move(name, number, None if value is None else value.decode(), after, why, datetime.now(UTC))
+    move = Move(name, number, None if value is None else value.decode(), after, why, now())
     microseconds = (move.created - _EPOCH) // _MICROSECOND
     log.put(
         name.encode() + _END + number.to_bytes(_NUMBER_BYTES, "big"), pack((move.before, after, why, microseconds))

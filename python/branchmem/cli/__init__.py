@@ -10,18 +10,28 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
 
 import branchmem as bm
 from branchmem import terminal
-from branchmem.cli import answers, changes, transfer, trials, upkeep
+from branchmem.cli import answers, branches, bundles, changes, transfer, trials, upkeep, worktrees
 from branchmem.terminal import say
 
+
+class InOrder(TyperGroup):
+    """Commands and groups of commands in the order of `PANELS`."""
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
+        return [name for commands in PANELS.values() for name in commands]
+
+
 app = typer.Typer(
+    cls=InOrder,
     help="Memory for branching conversations: visible only where all its sources are.",
     add_completion=False,
     rich_markup_mode="markdown",  # else lines of a docstring break where they break there
@@ -42,28 +52,49 @@ def branchmem(
         say(context.get_help())
 
 
-app.command("import")(transfer.import_)
-for command in (
-    transfer.export,
-    answers.trees,
-    answers.tree,
-    answers.view,
-    answers.explain,
-    transfer.derive,
-    changes.retract,
-    changes.restore,
-    changes.correct,
-    changes.supersede,
-    changes.erase,
-    upkeep.check,
-    upkeep.stats,
-    upkeep.backup,
-    upkeep.compact,
-    upkeep.salvage,
-    trials.selftest,
-    trials.demo,
-):
-    app.command()(command)
+PANELS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
+    "Conversations and memories": {
+        "import": transfer.import_,
+        "export": transfer.export,
+        "trees": answers.trees,
+        "tree": answers.tree,
+        "view": answers.view,
+        "explain": answers.explain,
+        "derive": transfer.derive,
+    },
+    "Taking back": {
+        "retract": changes.retract,
+        "restore": changes.restore,
+        "correct": changes.correct,
+        "supersede": changes.supersede,
+        "erase": changes.erase,
+    },
+    "Branches": {
+        "refs": branches.refs,
+        "log": branches.log,
+        "fork": branches.fork,
+        "switch": branches.switch,
+        "diff": branches.diff,
+        "adopt": branches.adopt,
+        "merge": branches.merge,
+        "worktree": worktrees.worktree,
+    },
+    "Carrying memory elsewhere": {"bundle": bundles.bundle, "key": bundles.key},
+    "The file": {
+        "check": upkeep.check,
+        "stats": upkeep.stats,
+        "backup": upkeep.backup,
+        "compact": upkeep.compact,
+        "salvage": upkeep.salvage,
+    },
+    "Trying it": {"selftest": trials.selftest, "demo": trials.demo},
+}
+for panel, commands in PANELS.items():
+    for name, command in commands.items():
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name, rich_help_panel=panel)
+        else:
+            app.command(name, rich_help_panel=panel)(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

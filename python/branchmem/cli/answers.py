@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -23,6 +24,8 @@ from branchmem.cli.forms import (
 )
 from branchmem.events import Retraction
 from branchmem.terminal import say, say_json, show, width
+
+Refs = Annotated[list[str] | None, typer.Option("--ref", metavar="NAME", help="Stand where this ref does.")]
 
 
 def trees(store: StorePath, as_json: AsJson = False) -> None:
@@ -75,18 +78,24 @@ def message_form(store: bm.Store, id: str) -> dict[str, Any]:
     return {**terminal.message(store, id).to_dict(), "children": list(store.tree.children(id))}
 
 
+def standing(store: bm.Store, anchors: Sequence[str] | None, refs: Sequence[str] | None) -> list[str]:
+    """The messages to stand on: those that were named, and those of refs."""
+    return [*named(store, anchors or ()), *store.refs.heads(refs or ())]
+
+
 def view(
     store: StorePath,
     anchors: Annotated[list[str] | None, typer.Argument(metavar="ANCHOR…", help="Messages to stand on.")] = None,
+    refs: Refs = None,
     policy: Which = PolicyName.strict,
     kind: Annotated[str | None, typer.Option(help="Only memories of this kind.")] = None,
     key: Annotated[str | None, typer.Option(help="Only memories with this key.")] = None,
     limit: Annotated[int | None, typer.Option(min=0, help="At most so many memories.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what may be remembered at ANCHOR: one message, or one of each tree."""
+    """List what may be remembered at ANCHOR, or at a ref: at one message, or one of each tree."""
     with reading(store) as log:
-        answer = log.at(named(log, anchors or ()), policy=POLICIES[policy])
+        answer = log.at(standing(log, anchors, refs), policy=POLICIES[policy])
         memories = answer.memories(kind=kind, key=key, limit=limit)
         if as_json:
             say_json(policy=policy, **view_form(answer, memories))
@@ -102,6 +111,7 @@ def explain(
     store: StorePath,
     memory: Annotated[str, typer.Argument(metavar="MEMORY", help="The memory to explain.")],
     at: Annotated[list[str] | None, typer.Option("--at", metavar="ANCHOR", help="Where to stand; once a tree.")] = None,
+    refs: Refs = None,
     policy: Which = PolicyName.strict,
     reasons: Annotated[
         bool, typer.Option("--reasons", help="Print why it was retracted, too: that may repeat what was taken back.")
@@ -110,7 +120,7 @@ def explain(
 ) -> None:
     """Say whether MEMORY is visible at ANCHOR, and name what is at fault."""
     with reading(store) as log:
-        verdict = log.at(named(log, at or ()), policy=POLICIES[policy]).explain(*named(log, [memory]))
+        verdict = log.at(standing(log, at, refs), policy=POLICIES[policy]).explain(*named(log, [memory]))
         given = {id: reason_of(log, id) for id in verdict.retractions} if reasons else None
         if as_json:
             say_json(**verdict_form(verdict), **({} if given is None else {"retraction_reasons": given}))

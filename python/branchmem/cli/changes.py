@@ -14,7 +14,7 @@ import typer
 
 import branchmem as bm
 from branchmem import terminal
-from branchmem.cli.forms import AsJson, StorePath, changing, named
+from branchmem.cli.forms import AsJson, StorePath, changing, named, one
 from branchmem.terminal import say_json, show, width
 
 
@@ -71,7 +71,7 @@ def retract(
             named(log, memories or ()),
             sources=named(log, sources or ()),
             keys=keys or (),
-            at=_one(log, at),
+            at=one(log, at),
             scope=scope.value,
             standing=standing,
             revert=revert,
@@ -94,7 +94,7 @@ def restore(
     """Lift RETRACTION again where this restoration holds; what another one covers stays hidden."""
     with changing(store, dry_run=dry_run) as log:
         (lifted,) = named(log, [retraction], type="retraction")
-        receipt = log.restore(lifted, at=_one(log, at), scope=scope.value, id=id, dry_run=dry_run)
+        receipt = log.restore(lifted, at=one(log, at), scope=scope.value, id=id, dry_run=dry_run)
     _tell(receipt, as_json=as_json)
 
 
@@ -117,9 +117,9 @@ def correct(
 ) -> None:
     """Take back all that came from MESSAGE, and remember TEXT instead; its source is ANCHOR unless named."""
     with changing(store, dry_run=dry_run) as log:
-        anchor = _one(log, at)
+        anchor = one(log, at)
         receipt = log.correct(
-            _one(log, message),
+            one(log, message),
             memory=bm.Memory(_made_up(memory_id), text, sources=named(log, sources or [anchor]), kind=kind, key=key),
             at=anchor,
             scope=scope.value,
@@ -147,7 +147,7 @@ def supersede(
         receipt = log.supersede(
             named(log, memories),
             by=bm.Memory(_made_up(id), text, sources=named(log, sources), kind=kind, key=key),
-            at=None if at is None else _one(log, at),
+            at=None if at is None else one(log, at),
             dry_run=dry_run,
         )
     _tell(receipt, as_json=as_json)
@@ -175,7 +175,7 @@ def erase(
         wanted: dict[str, Any] = {
             "targets": named(log, targets),
             "cascade": not no_cascade,
-            "at": None if at is None else _one(log, at),
+            "at": None if at is None else one(log, at),
             "id": _made_up(id),
         }
         if asks:
@@ -188,11 +188,6 @@ def erase(
 
 def _made_up(id: str | None) -> str:
     return bm.new_id() if id is None else id
-
-
-def _one(store: bm.Store, given: str) -> str:
-    (id,) = named(store, [given])
-    return id
 
 
 def _tell(receipt: bm.Change | bm.Erased, *, as_json: bool) -> None:

@@ -1,19 +1,25 @@
-"""What the commands share: the options that they take, opening a store, ids as people type them, JSON forms."""
+"""What the commands share: options, groups that list, opening a store, ids as people type them, JSON forms."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
+from typer.core import TyperGroup
 
 import branchmem as bm
 from branchmem import terminal
+from branchmem.errors import MergeConflict
+from branchmem.terminal import say_json, show, width
+
+if TYPE_CHECKING:
+    from branchmem.merge import Conflict
 
 
 class PolicyName(StrEnum):
@@ -30,6 +36,30 @@ StorePath = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Which = Annotated[PolicyName, typer.Option("--policy", help="What a view lets through.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would change; write nothing.")]
+
+HELP = {"help_option_names": ["-h", "--help"]}
+
+
+class Helping(TyperGroup):
+    """A group of commands that shows its help where none of them is named."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        return super().parse_args(ctx, args or ["--help"])
+
+
+class Listing(TyperGroup):
+    """A group of commands that lists where none of them is named: `refs --json` is `refs list --json`."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        if not args or (args[0].startswith("-") and args[0] not in HELP["help_option_names"]):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+def group(help: str, cls: type[TyperGroup] = Helping) -> typer.Typer:
+    """An empty group of commands."""
+    return typer.Typer(cls=cls, help=help, context_settings=HELP)
 
 
 @contextmanager
@@ -49,22 +79,55 @@ def changing(path: Path, *, dry_run: bool) -> Iterator[bm.Store]:
 def named(store: bm.Store, given: Sequence[str], *, type: str | None = None) -> list[str]:
     """Ids as given; `…6f880` or `...6f880` stands for the only id that ends so.
 
-    Of messages and memories, or of events of one type; for these it reads the log.
+    Of messages and memories, or of events of one type; for others than these two it reads the log.
     Raises: BadParameter where several do, or none does.
     """
-    return [id if id in store.log else _ending(store, id, type) for id in given]
+    return [id if id in store.log else ending(id, _ids(store, type)) for id in given]
 
 
-def _ending(store: bm.Store, given: str, type: str | None) -> str:
+def one(store: bm.Store, given: str, *, type: str | None = None) -> str:
+    """As `named`, for a single id."""
+    (id,) = named(store, [given], type=type)
+    return id
+
+
+def ending(given: str, ids: Iterable[str]) -> str:
+    """`given`, or the only one of `ids` that ends so where it begins with `…` or `...`.
+
+    Raises: BadParameter where several do, or none does.
+    """
     tail = given.removeprefix("...").removeprefix(terminal.ELLIPSIS)
     if tail in ("", given):
         return given
-    ids = chain(store.message_ids, store.memory_ids) if type is None else (e.id for e in store.log.events(type=type))
     found = [id for id in ids if id.endswith(tail)]
     if len(found) == 1:
         return found[0]
     among = f"{len(found)} ids end so, {found[0]} and {found[1]} among them" if found else "no id ends so"
     raise typer.BadParameter(f"{given}: {among}")
+
+
+def _ids(store: bm.Store, type: str | None) -> Iterable[str]:
+    if type == "message":
+        return store.message_ids
+    if type == "memory":
+        return store.memory_ids
+    if type is None:
+        return chain(store.message_ids, store.memory_ids)
+    return (event.id for event in store.log.events(type=type))
+
+
+@contextmanager
+def conflicts_shown(*, as_json: bool) -> Iterator[None]:
+    """Print the conflicts for which something is refused, with the texts of both sides; it stays refused."""
+    try:
+        yield
+    except MergeConflict as refused:
+        conflicts = cast("tuple[Conflict, ...]", refused.conflicts)
+        if as_json:
+            say_json(into=refused.into, conflicts=list(map(conflict_form, conflicts)))
+        else:
+            show(terminal.conflict_lines(conflicts, width=width()))
+        raise
 
 
 def view_form(view: bm.View, memories: Sequence[bm.Memory]) -> dict[str, Any]:
@@ -98,6 +161,12 @@ def placed_form(placed: bm.Placed) -> dict[str, Any]:
     """The JSON-ready form of the place of a retraction, and of the restorations that lift it elsewhere."""
     lifted = [{"id": id, "at": at, "scope": scope} for id, at, scope in placed.lifted]
     return {"at": placed.at, "scope": placed.scope, "lifted": lifted}
+
+
+def conflict_form(conflict: Conflict) -> dict[str, Any]:
+    """The JSON-ready form of a conflict, with the memories of both sides and what they go back to."""
+    sides = {"base": conflict.base, "ours": conflict.ours, "theirs": conflict.theirs}
+    return {"about": conflict.about, **{side: memory and memory.to_dict() for side, memory in sides.items()}}
 
 
 def hidden(view: bm.View) -> dict[str, int]:

@@ -30,7 +30,7 @@ from branchmem.errors import StoreClosed, StoreDamaged, StoreError, StoreForked,
 from branchmem.log.copies import copy, made_anew
 from branchmem.log.environment import FORMAT, GONE, Compacted, File, inherit, join, key, opening
 from branchmem.log.refusals import typed, typed_errors
-from branchmem.log.tables import Table
+from branchmem.log.tables import TABLES, Table
 
 __all__ = ["FORMAT", "Compacted", "Log", "Reader", "Table", "Writer", "made_anew"]
 
@@ -264,6 +264,8 @@ class Log:
                 try:
                     with file.gate:
                         self._check()
+                        if then is not None:
+                            file.know(TABLES, create=False)  # those that another process made meanwhile
                         file.know(tables, create=then is not None)
                         return self._run(kind, work, then)
                 except lmdb.MapFullError:

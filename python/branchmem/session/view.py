@@ -1,0 +1,153 @@
+"""What a step sees: the view at the head, and on top of it the memories of the step that is still open.
+
+It is the view that the step's message will have, before that is written.  As of the moment it was made, the
+step's later memories are not in it.  No bitmaps: what is not in the log has no ordinal yet.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from branchmem.errors import MemoryHidden, UnknownEvent
+from branchmem.events import Memory
+from branchmem.verdict import Policy, Reason, Verdict
+
+if TYPE_CHECKING:
+    from branchmem.session.slice import Slice
+
+
+class StepView:
+    """What is visible at the message of a step, and at the heads beside.
+
+    What it hands out of the log is counted as a view counts it; the step's own memories and explanations are not.
+    """
+
+    def __init__(self, part: Slice, beside: Sequence[str], policy: Policy) -> None:
+        store = part.store
+        self._part = part
+        self.anchors = (part.message.id, *dict.fromkeys(beside))
+        self.policy = policy
+        self.seq = store.seq
+        #: The step's own memories that are visible, in the order in which they came.
+        self._own: list[str] = []
+        #: What its own memories replace among those that the head shows.
+        self._replaced: frozenset[str] = frozenset()
+        if self._needs_whole():
+            self._base = part.whole().at(self.anchors, policy=policy)
+            return
+        head = (str(part.message.parent), *beside)
+        self._base = store.at(head, policy=policy)
+        if part.memories or head[0] in beside:
+            self._own = part.at(self.anchors, policy).filter(part.memories)
+            # an own one that another replaces need not be followed: the other one reaches whatever it does
+            replaced = {old for own in self._own for old in part.reached(own, "supersedes")} - part.memories.keys()
+            if replaced and Reason.SUPERSEDED not in policy.admit:
+                self._replaced = frozenset(store.at(head, policy=policy, count=False).filter(replaced))
+
+    @property
+    def problems(self) -> Reason:
+        """What is wrong with the anchors: bits 0 to 2, or nothing."""
+        return self._base.problems
+
+    def raise_for_problems(self) -> None:
+        """Raises: BadAnchor, where the view has problems."""
+        self._base.raise_for_problems()
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._own or (id in self._base and id not in self._replaced)
+
+    def __len__(self) -> int:
+        return len(self._base) - len(self._replaced) + len(self._own)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.ids())
+
+    def __repr__(self) -> str:
+        problems = "".join(f", {name}" for name in self.problems.names())
+        return f"<StepView at {', '.join(self.anchors)}: {len(self)} memories visible{problems}>"
+
+    def ids(self) -> list[str]:
+        """The ids of what is visible: those of the log by ordinal, then the step's own in their order."""
+        return [*(id for id in self._base.ids() if id not in self._replaced), *self._own]
+
+    def filter(self, ids: Iterable[str]) -> list[str]:
+        """Those of `ids` that are visible, in their order."""
+        given = list(ids)
+        shown = {*self._own, *self._base.filter(given)} - self._replaced
+        return [id for id in given if id in shown]
+
+    def __getitem__(self, id: str) -> Memory:
+        """The memory.  Raises: MemoryHidden, a KeyError that says why it is hidden, unknown or erased meanwhile."""
+        if id in self._own:
+            return self._part.content(id, self._base)
+        try:
+            if id not in self._replaced:
+                return self._base[id]
+        except MemoryHidden as hidden:
+            verdict = self.explain(id)
+            raise (hidden if verdict.visible else MemoryHidden(id, str(verdict))) from None
+        raise MemoryHidden(id, str(self.explain(id)))
+
+    get = __getitem__
+
+    def memories(self, *, kind: str | None = None, key: str | None = None, limit: int | None = None) -> list[Memory]:
+        """What is visible, in path order: depth of the deepest source, then id.
+
+        Cost: as that of a view; each own memory is put in its place by looking up where some others stand.
+        """
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit is a number of memories, 0 or more, or None, not {limit}")
+        more = None if limit is None else limit + len(self._replaced)
+        found = [one for one in self._base.memories(kind=kind, key=key, limit=more) if one.id not in self._replaced]
+        for id in self._own:
+            memory = self._part.content(id, self._base)
+            if kind in (None, memory.kind) and key in (None, memory.key):
+                found.insert(bisect_left(found, self._order(memory), key=self._order), memory)
+        return found[:limit]
+
+    def current(self, key: str) -> Memory | list[Memory] | None:
+        """The visible memory about a key; a list, in path order, where several rival; None where there is none."""
+        found = self.memories(key=key)
+        return found if len(found) > 1 else found[0] if found else None
+
+    def explain(self, id: str) -> Verdict:
+        """All reasons, and the ids at fault, as the log and the step are now.
+
+        Cost: all that the memory derives from, and the memories that replace any of it.
+        """
+        store = self._part.store
+        if store.skeleton(self._part.message.id):
+            return store.at(self.anchors, policy=self.policy, count=False).explain(id)
+        if self._needs_whole():
+            verdict = self._part.whole().at(self.anchors, policy=self.policy, count=False).explain(id)
+        else:
+            verdict = self._part.explain(id, self.anchors, self._base, self.policy)
+        return replace(verdict, seq=store.seq)
+
+    def _needs_whole(self) -> bool:
+        """Whether the view at the head does not tell what the log shows at the step's message.
+
+        A source below the head is FUTURE there, and SIBLING at that message.
+        """
+        alike = (Reason.FUTURE in self.policy.admit) == (Reason.SIBLING in self.policy.admit)
+        return not alike or self._part.is_named()
+
+    def _order(self, memory: Memory) -> tuple[int, str]:
+        """Where a memory stands in path order."""
+        part = self._part
+        derived_from = (part.links(id) for id in (memory.id, *part.reached(memory.id, "derived_from")))
+        sources = {source for links in derived_from for source in links.get("sources", ())}
+        return max(map(self._depth, sources), default=-1), memory.id
+
+    def _depth(self, source: str) -> int:
+        """The messages above a source, -1 where it is not attached."""
+        tree, message = self._part.store.tree, self._part.message
+        try:
+            if source == message.id:
+                return len(tree.path(str(message.parent)))
+            return len(tree.path(source)) - 1
+        except UnknownEvent:
+            return -1

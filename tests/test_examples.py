@@ -1,0 +1,42 @@
+"""The examples run as they stand, and what they say is what they assert."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+#: What an example is about, in words that it prints.
+SAYS = {
+    "handover": ("held", "fast-forward", "adopted on Anna's branch", "nothing twice"),
+    "worktrees": ("Neither sees what the other tries", "1 conflict about the cache", "what only they saw is erased"),
+}
+
+
+def test_every_example_is_run() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == SAYS.keys()
+
+
+@pytest.mark.parametrize("name", sorted(SAYS))
+def test_an_example_runs_from_a_folder_of_its_own(name: str, tmp_path: Path) -> None:
+    if name == "handover" and importlib.util.find_spec("cryptography") is None:
+        pytest.skip("needs branchmem[bundles]")
+    optimised = {name: value for name, value in os.environ.items() if name != "PYTHONOPTIMIZE"}
+
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", EXAMPLES / f"{name}.py"],
+        cwd=tmp_path,
+        env=optimised,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert [words for words in SAYS[name] if words not in ran.stdout] == []
+    assert list(tmp_path.iterdir()) == []
