@@ -1,4 +1,4 @@
-"""Whatever two branches hold: merged both ways in any order they end in one state, and merging again changes nothing."""
+"""Whatever two branches hold: merged both ways in any order they end as one, and merging again changes nothing."""
 
 from __future__ import annotations
 
