@@ -44,7 +44,7 @@ MAY_IMPORT = {
         "branches",
         "_core",
     },
-    "branches": {"verdict", "changes", "_core"},
+    "branches": {"branchmem", "verdict", "changes", "_core"},
     "check": {"errors", "events", "verdict", "codec", "log", "eventlog", "store", "_core"},
     "salvage": {"errors", "events", "codec", "log", "store"},
     "__init__": {

@@ -174,6 +174,24 @@ def test_copies_carry_the_tables_along(path: Path, tmp_path: Path) -> None:
         assert store.check().ok
 
 
+def test_threads_that_look_and_write_at_once_do_not_wait_for_each_other(path: Path) -> None:
+    with bm.open(path) as store:
+        store.append([bm.Message("u", None)])
+    for turn in range(20):
+        with bm.open(path) as store:
+
+            def work(at: int, store: bm.Store = store, turn: int = turn) -> None:
+                store.refs.create(f"{turn}-{at}", "u")
+                len(store.refs)
+
+            threads = [threading.Thread(target=work, args=(at,)) for at in range(6)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert len(store.refs) == 6 * (turn + 1)
+
+
 def test_many_threads_make_their_tables_at_once(path: Path) -> None:
     with Log.open(path) as log:
         threads = [threading.Thread(target=put, args=(log, name), kwargs={"a": name}) for name in TABLES * 3]

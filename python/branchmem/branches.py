@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from branchmem.changes import Changes
 from branchmem.verdict import STRICT, Policy
 
 if TYPE_CHECKING:
-    from branchmem import _core
+    from branchmem import Store, _core
     from branchmem.bundle import Exported, Held, Imported, Key, Pins
     from branchmem.merge import Difference, Merged, Strategy
     from branchmem.refs import Refs, Unreachable
@@ -30,7 +30,7 @@ class Branches(Changes):
         """The named anchors of this store, and the log of their moves."""
         from branchmem.refs import Refs
 
-        return Refs(self)
+        return Refs(self._store)
 
     def at_ref(
         self,
@@ -51,7 +51,7 @@ class Branches(Changes):
         """The messages and memories that no ref leads to.  O(log)."""
         from branchmem.refs import unreachable
 
-        return unreachable(self)
+        return unreachable(self._store)
 
     def session(self, ref: str, *, beside: Iterable[str] = (), create: bool = True) -> Session:
         """A conversation at a ref, which is made with a root of its own if absent, unless not `create`.
@@ -62,7 +62,7 @@ class Branches(Changes):
         """
         from branchmem.session import Session
 
-        return Session.open(self, ref, beside=beside, create=create)
+        return Session.open(self._store, ref, beside=beside, create=create)
 
     def diff(self, a: str, b: str) -> Difference:
         """What two refs or messages have each for themselves: messages since the common ancestor, and memories.
@@ -72,7 +72,7 @@ class Branches(Changes):
         """
         from branchmem.merge import diff
 
-        return diff(self, a, b)
+        return diff(self._store, a, b)
 
     def adopt(self, memories: Iterable[str], *, into: str, held: str | None = None, dry_run: bool = False) -> Merged:
         """Take memories over on the branch of the ref `into`: one message there, and one adopting memory each.
@@ -81,13 +81,13 @@ class Branches(Changes):
         """
         from branchmem.merge import adopt
 
-        return adopt(self, memories, into=into, held=held, dry_run=dry_run)
+        return adopt(self._store, memories, into=into, held=held, dry_run=dry_run)
 
     def merge(self, ref: str, *, into: str, strategy: Strategy = "fail", dry_run: bool = False) -> Merged:
         """Bring what the branch of `ref` sees to the branch of the ref `into`."""
         from branchmem.merge import merge
 
-        return merge(self, ref, into=into, strategy=strategy, dry_run=dry_run)
+        return merge(self._store, ref, into=into, strategy=strategy, dry_run=dry_run)
 
     def export_bundle(
         self,
@@ -115,7 +115,7 @@ class Branches(Changes):
         from branchmem.bundle import export_bundle
 
         return export_bundle(
-            self, path, key=key, refs=refs, since=since, recipient=recipient, expires=expires, progress=progress
+            self._store, path, key=key, refs=refs, since=since, recipient=recipient, expires=expires, progress=progress
         )
 
     def preview_bundle(
@@ -127,7 +127,7 @@ class Branches(Changes):
         """
         from branchmem.bundle import import_bundle
 
-        return import_bundle(self, path, key=key, dry_run=True)
+        return import_bundle(self._store, path, key=key, dry_run=True)
 
     def import_bundle(
         self,
@@ -153,18 +153,25 @@ class Branches(Changes):
         """
         from branchmem.bundle import import_bundle
 
-        return import_bundle(self, path, key=key, strategy=strategy, refs=refs, dry_run=dry_run, progress=progress)
+        return import_bundle(
+            self._store, path, key=key, strategy=strategy, refs=refs, dry_run=dry_run, progress=progress
+        )
 
     @property
     def held(self) -> Held:
         """The bundles of issuers who are not pinned: outside of the log until something of them is adopted."""
         from branchmem.bundle import Held
 
-        return Held(self)
+        return Held(self._store)
 
     @property
     def pins(self) -> Pins:
         """The public keys whose bundles join the log of this store as they are."""
         from branchmem.bundle import Pins
 
-        return Pins(self)
+        return Pins(self._store)
+
+    @property
+    def _store(self) -> Store:
+        """The store that these are the verbs of."""
+        return cast("Store", self)

@@ -214,9 +214,7 @@ def write_move(writer: Writer, name: str, after: str | None, why: str) -> Move:
     number = 1 + (int.from_bytes(last[0][-_NUMBER_BYTES:], "big") if last else 0)
     move = Move(name, number, None if value is None else value.decode(), after, why, now())
     microseconds = (move.created - _EPOCH) // _MICROSECOND
-    log.put(
-        name.encode() + _END + number.to_bytes(_NUMBER_BYTES, "big"), pack((move.before, after, why, microseconds))
-    )
+    log.put(name.encode() + _END + number.to_bytes(_NUMBER_BYTES, "big"), pack((move.before, after, why, microseconds)))
     if after is None:
         refs.delete(name.encode())
     else:

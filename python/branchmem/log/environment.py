@@ -130,10 +130,15 @@ class File:
         if not unknown:
             return
         with self._naming:
-            if not create:  # to open one takes LMDB a write transaction, so only what is there
+            if not create:  # to open one takes a write transaction, so only what is there
                 with self.env.begin() as txn, txn.cursor() as names:
                     unknown = [name for name in unknown if names.set_key(name)]
-            self.tables.update((name.decode(), self.env.open_db(name, create=create)) for name in unknown)
+            if self.readonly:
+                self.tables.update((name.decode(), self.env.open_db(name, create=False)) for name in unknown)
+            elif unknown:  # open_db by itself would wait for another writer with the interpreter in hand
+                with self.env.begin(write=True) as txn:
+                    opened = {name.decode(): self.env.open_db(name, txn=txn, create=create) for name in unknown}
+                self.tables.update(opened)
 
     def grow(self, seen: int) -> None:
         """Make the map larger, unless another thread already did since it had `seen` bytes."""

@@ -307,13 +307,18 @@ class Step:
             found = _head(writer, ref)
             if found == self.base and not cancelled:
                 refs.write_move(writer, ref, self.id, "step")
-            return [self._written(cancelled, self._recalled), *self.memories], (cancelled, found)
+            beside = () if cancelled else self._beside(writer)
+            return [self._written(cancelled, self._recalled), *self.memories, *beside], (cancelled, found)
 
         if self._cancelled and self._on_cancel == "drop":
             return
         _, (self._cancelled, found) = store.transact(plan, tables=refs.TABLES)
         if found != self.base and not self._cancelled:
             raise RefMoved(ref, self.base, found, self.id)
+
+    def _beside(self, writer: Writer) -> Iterable[Event]:
+        """What a kind of step writes besides where it ends well, in the same transaction."""
+        return ()
 
     def _written(self, cancelled: bool, recalled: tuple[str, ...] | None) -> Message:
         """The message as it is appended."""

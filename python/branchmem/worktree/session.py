@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from branchmem import Memory, Message, Store, View, new_id
+from branchmem import Memory, Message, Store, View, canonical, new_id
 from branchmem.canonical import NO_META
-from branchmem.errors import BranchSwitched, InvalidEvent, RefMoved, StepEnded, WorktreeUnknown
+from branchmem.errors import BranchSwitched, InvalidEvent, StepEnded, WorktreeUnknown
 from branchmem.refs import TABLES, head, write_move
 from branchmem.session import OnCancel, Session, Step, remembering
 from branchmem.session.step import step_of
@@ -111,7 +111,7 @@ class WorktreeSession(Session):
             key=key,
             importance=importance,
             meta=meta,
-            created=created,
+            created=created or canonical.now(),
         )
         step = step_of(self)
         if isinstance(step, WorktreeStep):
@@ -191,16 +191,10 @@ class WorktreeStep(Step):
         now = self._now()
         if now is not None:
             self._message = replace(self._message, meta=_with_commit(self._message.meta, now))
-        try:
-            super()._write()
-        except RefMoved:
-            self._join_profile()
-            raise
-        self._join_profile()
+        super()._write()
 
-    def _join_profile(self) -> None:
-        if self._notes and not self._cancelled:
-            _write_down(self.session.store, self._notes)
+    def _beside(self, writer: Writer) -> list[Event]:
+        return _noted(self.session.store, writer, self._notes)[0]
 
     def _now(self) -> Place | None:
         """The place with the commit at which its branch stands now; None where git does not say: the work is kept."""
