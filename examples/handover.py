@@ -56,50 +56,53 @@ def tell(what: str, agent: Agent) -> None:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        anna, ben = Agent("anna", Path(folder)), Agent("ben", Path(folder))
-        with anna.store, ben.store:
-            anna.work("Plan a trip to Chengdu.", "The trip goes to Chengdu.")
-            bundle = anna.hand_over(1)
+        planner, researcher = Agent("planner", Path(folder)), Agent("researcher", Path(folder))
+        with planner.store, researcher.store:
+            planner.work("Plan a trip to Chengdu.", "The trip goes to Chengdu.")
+            bundle = planner.hand_over(1)
 
-            print("Anna exports her task. Ben has not pinned her key, so it is held outside of his log:")
-            print(ben.store.import_bundle(bundle))
-            assert TASK not in ben.store.refs
-            assert len(ben.store.log) == 0
+            print(
+                "The planner exports its task. The researcher has not pinned its key, so it is held outside of the log:"
+            )
+            print(researcher.store.import_bundle(bundle))
+            assert TASK not in researcher.store.refs
+            assert len(researcher.store.log) == 0
 
-            anna.trust(ben)
-            ben.trust(anna)
-            taken = ben.store.import_bundle(bundle)
-            print("\nNow he has:", taken, sep="\n")
-            assert ben.knows() == ["The trip goes to Chengdu."]
+            planner.trust(researcher)
+            researcher.trust(planner)
+            taken = researcher.store.import_bundle(bundle)
+            print("\nNow each has pinned the key of the other:", taken, sep="\n")
+            assert researcher.knows() == ["The trip goes to Chengdu."]
 
-            ben.work("Find a hotel.", "The hotel is the Jinjiang.")
-            returned = anna.store.import_bundle(ben.hand_over(1))
+            researcher.work("Find a hotel.", "The hotel is the Jinjiang.")
+            returned = planner.store.import_bundle(researcher.hand_over(1))
             assert [ref.how for ref in returned.refs] == ["fast-forward"]
-            assert anna.store.refs[TASK] == ben.store.refs[TASK]
-            assert anna.store.digest() == ben.store.digest()
-            tell("Ben works and hands it back. Anna stood still: a fast-forward.", anna)
+            assert planner.store.refs[TASK] == researcher.store.refs[TASK]
+            assert planner.store.digest() == researcher.store.digest()
+            tell("The researcher works and hands it back. The planner stood still: a fast-forward.", planner)
 
-            anna.work("And the train?", "The train leaves at nine.")
-            ben.work("And dinner?", "Dinner is hotpot.")
-            head = anna.store.refs[TASK]
-            returned = anna.store.import_bundle(ben.hand_over(2))
+            planner.work("And the train?", "The train leaves at nine.")
+            researcher.work("And dinner?", "Dinner is hotpot.")
+            head = planner.store.refs[TASK]
+            returned = planner.store.import_bundle(researcher.hand_over(2))
             assert [ref.how for ref in returned.refs] == ["merged"]
             assert len(returned.adopted) == 1
-            assert anna.store.tree.parent(anna.store.refs[TASK]) == head
-            assert anna.knows() == [
+            assert planner.store.tree.parent(planner.store.refs[TASK]) == head
+            assert planner.knows() == [
                 "Dinner is hotpot.",
                 "The hotel is the Jinjiang.",
                 "The train leaves at nine.",
                 "The trip goes to Chengdu.",
             ]
-            tell("Both went on. What Ben learned is adopted on Anna's branch.", anna)
+            tell("Both went on. What the researcher learned is adopted on the planner's branch.", planner)
 
-            again = anna.store.import_bundle(Path(folder) / "ben-2.bundle")
+            again = planner.store.import_bundle(Path(folder) / "researcher-2.bundle")
             assert (again.imported, dict(again.adopted)) == (0, {})
-            ben.store.import_bundle(anna.hand_over(2))
-            assert ben.knows() == anna.knows()
+            researcher.store.import_bundle(planner.hand_over(2))
+            assert researcher.knows() == planner.knows()
             tell(
-                "Importing that again changes nothing. Anna's next bundle brings Ben what he lacks, nothing twice.", ben
+                "Importing it again changes nothing. The next bundle brings what is lacking, nothing twice.",
+                researcher,
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ import branchmem as bm
 import pytest
 from branchmem import cli
 from branchmem.reference import Reference
+from branchmem.session import Session
 from commands import Ran, Run
 from figures import Figure, Quote
+from repositories import Repository
 
 # What these assert is shown with its values, as in a test.
 pytest.register_assert_rewrite("exports", "logs", "sources")
@@ -31,6 +34,30 @@ def store(request: pytest.FixtureRequest) -> Iterator[Any]:
     yield opened
     if isinstance(opened, bm.Store):
         opened.close()
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    """A conversation in a new store, in which the user has asked something."""
+    with bm.open_temporary() as store:
+        session = store.session("chat")
+        session.say("user", "Where should I go for dinner?", id="u1")
+        yield session
+
+
+@pytest.fixture
+def git_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Git knows no configuration of this machine."""
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+
+
+@pytest.fixture
+def shop(tmp_path: Path, git_alone: None) -> Repository:
+    """A git repository with one commit on main."""
+    repository = Repository.make(tmp_path / "shop")
+    repository.commit("one")
+    return repository
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,12 +69,13 @@ def verdict(path: Path, events: list[Message], **options: Any) -> str:
         return type(error).__name__
 
 
-def in_child(work: Callable[[], object]) -> str:
-    """Run `work` in a forked process; what it returns as text, or the error that it raised."""
+def in_child(work: Callable[[], object], *, seconds: int = 0) -> str:
+    """Run `work` in a forked process, killed after so many seconds; what it returns as text, or the error."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reading)
+        signal.alarm(seconds)
         try:
             said = str(work())
         except BaseException as error:

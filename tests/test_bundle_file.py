@@ -219,7 +219,7 @@ def test_without_an_end_nothing_is_there(tmp_path: Path) -> None:
     ("field", "value", "why"),
     [
         ("id", "one", "the id of a bundle is a UUID, not 'one'"),
-        ("number", 0, "bundles count from 1, not 0"),
+        ("number", 0, "the number of a bundle is 1 or more, not 0"),
         ("base", Base(7, BEFORE), "bundle 7 goes on from bundle 7"),
         ("expires", CREATED, "before it was made"),
         ("created", CREATED.replace(tzinfo=None), "without an offset"),

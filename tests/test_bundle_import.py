@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import branchmem as bm
 import pytest
@@ -26,7 +24,7 @@ from branchmem.errors import (
 )
 from branchmem.events import Erasure, Event
 from bundle_files import records, written
-from travels import ALICE, BOB, CHAT, EVE, counted, ids, opened
+from travels import ALICE, BOB, CHAT, EVE, counted, opened
 
 
 @pytest.fixture
@@ -121,10 +119,13 @@ def test_an_older_bundle_of_the_same_log_is_refused(pair: list[bm.Store], tmp_pa
     bob.import_bundle(tmp_path / "2")
     before = bob.digest()
 
-    with pytest.raises(BundleRefused, match=r"number 2, .* was imported before: ask for a new one"):
+    with BundleFile.open(tmp_path / "2") as second:
+        latest = second.manifest
+    refusal = f"number {latest.number} of the same log, {latest.id}, was imported before: ask for a new one"
+    with pytest.raises(BundleRefused, match=refusal):
         bob.import_bundle(tmp_path / "1")
-    twin = sent(tmp_path, [Message("other", None)], number=2, origin=alice._log.log_id.hex())
-    with pytest.raises(BundleRefused, match="is number 2 of its log, and number 2"):
+    twin = sent(tmp_path, [Message("other", None)], number=latest.number, origin=latest.origin)
+    with pytest.raises(BundleRefused, match=f"its number is {latest.number}, and {refusal}"):
         bob.import_bundle(twin)
     bob.import_bundle(tmp_path / "2")
     assert bob.digest() == before
@@ -416,56 +417,13 @@ def test_a_ref_that_cannot_be_stood_on_is_not_merged(pair: list[bm.Store], tmp_p
     assert bob.seq == 1
 
 
-# Killed on the way
-
-
-@pytest.mark.parametrize("commits", range(4))
-def test_who_is_killed_on_the_way_imports_again(tmp_path: Path, commits: int) -> None:
-    with opened(tmp_path, "alice") as (alice,):
-        for number in range(40):
-            above = None if number == 0 else f"m{number - 1}"
-            alice.append(
-                [Message(f"m{number}", above, text="x" * 90), Memory(f"k{number}", "", sources=[f"m{number}"])]
-            )
-        alice.append([Erasure("e", ["m7"])])
-        alice.refs.create("main", "m39")
-        with patch("branchmem.bundle.frames.FRAME_BYTES", 500):
-            alice.export_bundle(tmp_path / "all", key=ALICE)
-        digest = alice.digest()
-    with opened(tmp_path, "bob") as (bob,):
-        bob.pins.pin(ALICE.public, "alice")
-
-    def killing(done: int, total: int | None) -> None:
-        nonlocal commits
-        if total is not None and done > total // 2:
-            if not commits:
-                os.kill(os.getpid(), signal.SIGKILL)
-            commits -= 1
-
-    pid = os.fork()
-    if pid == 0:
-        with patch("branchmem.bundle.joining._BATCH", 15):
-            bm.open(tmp_path / "bob.bmem").import_bundle(tmp_path / "all", progress=killing)
-        os._exit(1)
-    assert os.WIFSIGNALED(os.waitpid(pid, 0)[1])
-
-    with opened(tmp_path, "bob") as (bob,):
-        assert (0 < bob.seq <= 81, len(bob.refs)) == (True, 0)
-        assert set(bob.log._fresh().event_ids(0, bob.seq)) <= set(ids(tmp_path / "all"))
-        assert bob.log.is_erased("m7") or "m7" not in bob.log
-        done = bob.import_bundle(tmp_path / "all")
-        assert bob.digest() == digest
-        assert (done.imported + done.duplicates, bob.refs["main"]) == (81, "m39")
-        assert bob.check().ok
-
-
 def test_the_receipt_says_in_four_lines_what_was_done(pair: list[bm.Store], tmp_path: Path) -> None:
     alice, bob = pair
     done = bob.import_bundle(diverged(alice, bob, tmp_path), strategy="local")
     lines = str(done).splitlines()
 
     assert len(lines) == 4
-    assert lines[0].endswith(f"signed by alice, {ALICE.fingerprint}")
-    assert lines[1] == "3 imported, 0 here already, 0 held; refused: none"
+    assert re.search(r", made 20\d\d-.*\+00:00, signed by alice, bm-[0-9a-f]{32}$", lines[0])
+    assert lines[1] == "events: 3 imported, 0 here already, 0 held outside of the log; refused: none"
     assert lines[2] == f"refs: main merged to {bob.refs['main']}; 1 memory adopted"
     assert lines[3] == "1 conflict, 1 resolved"

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 
@@ -350,14 +351,15 @@ def test_the_highest_bundle_of_an_issuer_and_log_is_kept_also_when_the_pin_goes(
     assert (last(alice, other), last(bob, ORIGIN), last(bob, other)) == ((9, BUNDLE), (1, BUNDLE), None)
 
 
-def test_the_bundles_of_a_log_are_numbered_from_one(log: bm.Store, path: Path) -> None:
-    for number in (1, 2, 3):
+def test_the_numbers_of_bundles_rise_with_the_clock_and_against_it(log: bm.Store, path: Path) -> None:
+    start = datetime(1970, 1, 1, tzinfo=UTC)
+    for microseconds, number in ((-5, 1), (0, 2), (90, 90), (90, 91), (17, 92), (200, 200)):
         with bm.open(path) as elsewhere:
+            now = start + timedelta(microseconds=microseconds)
 
-            def take(writer: Writer) -> tuple[tuple[()], int]:
-                taken = next_number(writer)
+            def take(writer: Writer, now: datetime = now) -> tuple[tuple[()], int]:
+                taken = next_number(writer, now)
                 note_exported(writer, Numbered(taken, BUNDLE))
                 return (), taken
 
             assert elsewhere.transact(take, tables=("pins",))[1] == number
-    assert log.snapshot(next_number, tables=("pins",)) == 4

@@ -121,7 +121,8 @@ def test_what_would_change_views_is_refused_and_counted(alice: bm.Store, tmp_pat
     assert (done.duplicates, done.held) == (1, 1)
     assert held_ids(alice) == {"s"}
     assert b"a stranger" not in in_file(alice)
-    assert str(done).splitlines()[1].startswith("0 imported, 1 here already, 1 held; refused: 3 that take back")
+    said = "events: 0 imported, 1 here already, 1 held outside of the log; refused: 3 that take back"
+    assert str(done).splitlines()[1].startswith(said)
 
 
 def test_bundles_with_one_id_do_not_mix(alice: bm.Store, tmp_path: Path) -> None:
@@ -210,9 +211,9 @@ def test_what_arrives_and_is_erased_takes_what_is_held_of_it(alice: bm.Store, tm
 
 
 def test_what_is_erased_while_a_bundle_is_being_held_is_not_held(alice: bm.Store, tmp_path: Path) -> None:
-    def meanwhile(store: bm.Store, *rest: object) -> frozenset[str]:
+    def meanwhile(store: bm.Store, *rest: object) -> bytearray:
         store.append([Erasure("e", ["s1"])])
-        return frozenset()
+        return bytearray()
 
     with patch("branchmem.bundle.holding._erased", side_effect=meanwhile):
         done = alice.import_bundle(sent(tmp_path))

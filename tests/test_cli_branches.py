@@ -40,6 +40,8 @@ def test_refs_are_made_moved_deleted_and_brought_back(forked: Run) -> None:
     assert forked("refs", "undo", "main").out == "main stands at u1-edit\n"
     assert forked("refs", "undo", "main", "2", "--json").json["after"] == "u1"
     assert heads(forked) == {"main": "u1"}
+    assert forked("refs", "undo", "main", "1").out == "main is deleted; it stood at u1\n"
+    assert forked("refs", "undo", "main", "1").out == "main was deleted before\n"
 
 
 def test_refs_without_a_word_lists_them_and_takes_the_options_of_list(named: Run) -> None:

@@ -171,6 +171,16 @@ def test_a_ref_that_a_bundle_does_not_have_or_nobody_can_is_refused(trusted: Run
     assert trusted("stats", "--json", "--store", "b.bmem").json["events"] == 0
 
 
+def test_a_ref_of_a_bundle_arrives_under_one_name(trusted: Run) -> None:
+    named = ("--ref", "main=mine", "--ref", "main")
+    for store in ("b.bmem", "new.bmem"):
+        refused = trusted("bundle", "import", "a.bundle", *named, "--store", store)
+        assert (refused.status, refused.err.count("\n")) == (2, 1)
+
+    assert trusted("stats", "--json", "--store", "b.bmem").json["events"] == 0
+    assert not Path("new.bmem").exists()
+
+
 def test_a_bundle_tells_what_is_new_since_an_earlier_one(trusted: Run) -> None:
     trusted("bundle", "import", "a.bundle", "--store", "b.bmem")
     with bm.open("a.bmem") as store:

@@ -168,3 +168,16 @@ def test_who_stops_reading_stops_the_command_silently(tmp_path: Path, command: s
         said = process.stderr.read()
 
     assert (process.returncode, said) == (1, b"")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+def test_a_closed_stream_stops_no_command(tmp_path: Path, closed: str) -> None:
+    with bm.open(tmp_path / "a.bmem") as store:
+        store.session("main")
+    command = f"{sys.executable} -m branchmem.cli fork trial --from main --store {tmp_path / 'a.bmem'} {closed}"
+
+    ran = subprocess.run(["sh", "-c", command], capture_output=True, check=False)
+
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    with bm.open(tmp_path / "a.bmem") as store:
+        assert set(store.refs) == {"main", "trial"}

@@ -13,7 +13,7 @@ import pytest
 EXAMPLES = Path(__file__).parent.parent / "examples"
 #: What an example is about, in words that it prints.
 SAYS = {
-    "handover": ("held", "fast-forward", "adopted on Anna's branch", "nothing twice"),
+    "handover": ("held", "fast-forward", "adopted on the planner's branch", "nothing twice"),
     "worktrees": ("Neither sees what the other tries", "1 conflict about the cache", "what only they saw is erased"),
 }
 

@@ -114,6 +114,13 @@ def test_what_theirs_replaces_is_in_no_conflict_with_the_others(forked: bm.Store
     assert in_conflict(forked, *events) == []
 
 
+def test_what_both_branches_show_is_in_no_conflict_with_what_one_of_them_added(forked: bm.Store) -> None:
+    left, right = home("left home", "Chengdu", "l"), home("right home", "Hangzhou", "r")
+
+    assert in_conflict(forked, BASE, left) == []
+    assert in_conflict(forked, right) == [("home", "right home", "left home", "base")]
+
+
 def test_rivals_of_one_side_are_in_no_conflict_with_each_other(forked: bm.Store) -> None:
     assert in_conflict(forked, home("a", "Chengdu", "l"), home("a2", "Xi'an", "l")) == []
 
@@ -237,6 +244,25 @@ def test_a_second_merge_finds_nothing_to_do_whatever_its_strategy(
     assert (forked.seq, forked.refs["right"]) == before
 
 
+def test_what_says_the_same_as_a_loser_loses_with_it(forked: bm.Store) -> None:
+    forked.append([home("a", "Chengdu", "l"), home("a2", "Hangzhou", "l"), home("b", "Hangzhou", "r")])
+    assert pairs(forked.merge("left", into="right", dry_run=True).conflicts) == [("home", "b", "a", None)]
+
+    forked.merge("left", into="right", strategy="theirs")
+
+    assert texts(forked, "right") == ["Chengdu"]
+    assert forked.merge("left", into="right").message is None
+
+
+def test_newer_names_only_what_it_cannot_tell(forked: bm.Store) -> None:
+    forked.append([home("a", "Chengdu", "l"), home("a2", "Xi'an", "l", 2), home("b", "Hangzhou", "r", 1)])
+
+    with pytest.raises(MergeConflict) as refused:
+        forked.merge("left", into="right", strategy="newer")
+
+    assert pairs(refused.value.conflicts) == [("home", "b", "a", None)]
+
+
 def test_of_several_rivals_the_newest_wins_over_all(forked: bm.Store) -> None:
     for number, side in enumerate("lrlr"):
         forked.append([home(f"{side}{number}", f"in {number}", side, number)])
@@ -266,6 +292,33 @@ def test_a_decision_goes_along_when_it_is_merged_back(homes: bm.Store, strategy:
 
     assert texts(homes, "left") == won
     assert homes.merge("left", into="right").message is None
+
+
+def test_that_both_may_stand_goes_along_when_it_is_merged_back(homes: bm.Store) -> None:
+    homes.merge("left", into="right", strategy="both")
+
+    done = homes.merge("right", into="left")
+
+    assert done.conflicts == ()
+    assert texts(homes, "left") == texts(homes, "right")
+
+
+def test_two_that_won_over_a_third_are_no_rivals_when_they_are_merged_back(forked: bm.Store) -> None:
+    """Each of them supersedes the loser now, which replaced what one of them had replaced."""
+    forked.append(
+        [
+            BASE,
+            home("job", "Is a baker in Dali", "l", 1, key="job", supersedes=["base"]),
+            home("left home", "Lives in Chengdu", "l", 3, supersedes=["base"]),
+            home("right job", "Is a tailor", "r", 2, key="job"),
+        ]
+    )
+    forked.merge("left", into="right", strategy="newer")
+    assert texts(forked, "right") == ["Is a tailor", "Lives in Chengdu"]
+
+    forked.merge("right", into="left")
+
+    assert texts(forked, "left") == ["Is a tailor", "Lives in Chengdu"]
 
 
 def test_a_conflict_that_was_decided_is_not_asked_about_on_a_third_branch(homes: bm.Store) -> None:
@@ -314,6 +367,31 @@ def test_what_is_remembered_after_a_decision_wins_without_being_asked(homes: bm.
     homes.merge("right", into="left")
 
     assert texts(homes, "left") == ["Drinks tea", "Lives in Dali"]
+
+
+def test_a_decision_for_an_older_version_replaces_the_copies_of_the_newer_one(forked: bm.Store) -> None:
+    forked.append([home("v1", "Chengdu", "l")])
+    forked.merge("left", into="right")
+    forked.append([home("v2", "Hangzhou", "l", supersedes=["v1"])])
+    forked.merge("left", into="right")
+    forked.append([home("v1 after all", "Chengdu", "l", adopts="v1", supersedes=["v1", "v2"])])
+    assert (texts(forked, "left"), texts(forked, "right")) == (["Chengdu"], ["Hangzhou"])
+
+    done = forked.merge("left", into="right")
+
+    assert (done.conflicts, texts(forked, "right")) == ((), ["Chengdu"])
+    assert forked.merge("left", into="right").message is None
+
+
+def test_a_decision_that_was_taken_over_and_taken_back_stays_so(homes: bm.Store) -> None:
+    (decided,) = homes.merge("left", into="right", strategy="ours").resolved
+    copy = homes.merge("right", into="third").adopted[decided.memory]
+    homes.retract([copy], at=homes.refs["third"], scope="branch", revert=True)
+
+    again = homes.merge("right", into="third")
+
+    assert again.skipped[decided.memory] == f"it was taken over there before, as {copy}, which is hidden there"
+    assert texts(homes, "third") == ["Drinks tea", "Lives in Xi'an"]
 
 
 def test_a_decision_that_is_reverted_is_asked_again(homes: bm.Store) -> None:

@@ -153,6 +153,29 @@ def test_a_name_is_printable_and_short(store: bm.Store, name: str) -> None:
         str(refused.value)
 
 
+def test_what_is_no_name_is_in_no_refs(store: bm.Store) -> None:
+    store.refs.create("main", "a")
+    assert [name in store.refs for name in ("main", "a", "a\nb", "\udc80", "", 5, None)] == [True, *[False] * 6]
+
+
+def test_only_deleting_lets_a_ref_stand_nowhere(store: bm.Store) -> None:
+    store.refs.create("main", "a")
+    with pytest.raises(TypeError):
+        store.refs.move("main", None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        store.refs.create("side", None)  # type: ignore[arg-type]
+    assert [str(move) for move in store.refs.log()] == ["main@1 create: nothing → a"]
+
+
+def test_what_was_listed_is_of_one_moment(store: bm.Store) -> None:
+    store.refs.create("main", "a")
+    store.refs.create("side", "b")
+    items, values = store.refs.items(), store.refs.values()
+    store.refs.delete("side")
+    assert dict(items) == {"main": "a", "side": "b"}
+    assert list(values) == ["a", "b"]
+
+
 def test_names_may_be_long_and_in_any_script(store: bm.Store) -> None:
     for name in ("x" * MAX_REF_BYTES, "feature/login", "main", "日本", "a b", "@{-1}", "..", "-"):
         assert store.refs.create(name, "a").name == name

@@ -78,6 +78,9 @@ def test_two_refs_of_one_tree_cannot_stand_beside_each_other(store: bm.Store) ->
 
     with pytest.raises(bm.AmbiguousAnchor):
         store.session("chat", beside=["fork"])
+    with pytest.raises(bm.AmbiguousAnchor):
+        store.session("new", beside=["chat", "fork"])
+    assert set(store.refs) == {"chat", "fork"}
 
 
 def test_a_session_opens_on_a_store_for_reading_and_says_nothing_there(path: Path) -> None:

@@ -16,14 +16,6 @@ from branchmem.session import Session, Step, current_step
 T = TypeVar("T")
 
 
-@pytest.fixture
-def session() -> Iterator[Session]:
-    with bm.open_temporary() as store:
-        session = store.session("chat")
-        session.say("user", "Where should I go for dinner?", id="u1")
-        yield session
-
-
 class Gate:
     """Holds every commit of a store, until it is opened."""
 
@@ -212,6 +204,31 @@ def test_a_cancelled_verb_is_done_whole_when_it_ends(session: Session, gate: Gat
         assert session.head == "u2"
 
     run(work())
+
+
+def test_a_loop_that_is_stopped_waits_for_what_is_being_written(session: Session, gate: Gate) -> None:
+    """It cancels every task, as `asyncio.run` does when it is interrupted."""
+    heads: list[str] = []
+
+    async def say() -> None:
+        try:
+            await session.asay("user", "more", id="u2")
+        finally:
+            heads.append(session.head)
+
+    async def work() -> None:
+        task = asyncio.create_task(say())
+        await gate.is_reached()
+        for one in asyncio.all_tasks() - {asyncio.current_task()}:
+            one.cancel()
+        await asyncio.sleep(0.01)
+        gate.open.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(work())
+
+    assert heads == ["u2"]
 
 
 def test_a_time_limit_ends_a_step_as_any_cancellation_does(session: Session) -> None:

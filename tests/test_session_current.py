@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import contextvars
+import gc
 import pickle
 import threading
+import weakref
 from collections.abc import Generator, Iterator
 
-import branchmem as bm
 import pytest
 from branchmem import Memory
 from branchmem.errors import NoStep, StepEnded, StepOpen
-from branchmem.session import Session, current_step
+from branchmem.session import Session, Step, current_step
 from sessions import Failed, attempt
-
-
-@pytest.fixture
-def session() -> Iterator[Session]:
-    with bm.open_temporary() as store:
-        session = store.session("chat")
-        session.say("user", "Where should I go for dinner?", id="u1")
-        yield session
 
 
 def test_the_current_step_is_known_without_being_passed(session: Session) -> None:
@@ -155,6 +148,40 @@ def test_a_stream_may_be_read_in_changing_contexts(session: Session) -> None:
     assert contextvars.copy_context().run(list, parts) == []
     assert session.head == id
     assert len(session.view()) == 1
+
+
+def test_streams_that_were_abandoned_are_not_held_on_to(session: Session) -> None:
+    """One that is closed in another context leaves its step in that of its reader, for good."""
+
+    def stream() -> Generator[Step]:
+        with session.step() as step:
+            yield step
+
+    def read() -> list[bool]:
+        ended = []
+        for _ in range(3):
+            parts = stream()
+            ended.append(weakref.ref(next(parts)))
+            contextvars.copy_context().run(parts.close)
+            with pytest.raises(StepEnded):
+                current_step()
+        gc.collect()
+        return [step() is None for step in ended]
+
+    assert contextvars.copy_context().run(read) == [True, True, False]
+
+
+def test_of_streams_read_in_turns_each_session_knows_its_own_step(session: Session) -> None:
+    def stream(of: Session, text: str) -> Iterator[Memory]:
+        with of.step():
+            yield of.remember(f"{text} 1")
+            yield of.remember(f"{text} 2")
+
+    fork = session.fork("try")
+    streams = stream(session, "fish"), stream(fork, "cod")
+    turns = contextvars.copy_context().run(lambda: list(zip(*streams, strict=True)))
+    assert session.view().ids() == [ours.id for ours, _ in turns]
+    assert fork.view().ids() == [theirs.id for _, theirs in turns]
 
 
 def test_many_threads_write_to_one_step(session: Session) -> None:

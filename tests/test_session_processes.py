@@ -172,3 +172,30 @@ def test_the_child_of_a_fork_is_told_to_open_the_store_itself(path: Path) -> Non
             assert in_child(lambda: step.remember("x")).startswith("StoreForked")
             assert in_child(lambda: session.remember("x")).startswith("NoStep")
             assert in_child(current_step).startswith("NoStep")
+
+
+def test_the_child_of_a_fork_does_not_wait_for_a_thread_that_it_lacks(path: Path) -> None:
+    with bm.open(path) as store, store.session("chat").step() as step:
+
+        def leave() -> str:
+            step.cancel()
+            step.__exit__(ValueError, ValueError(), None)
+            return step.text
+
+        held, done = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with step._lock:
+                held.set()
+                done.wait(10)
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        assert held.wait(10)
+        try:
+            for work, said in ((lambda: step.write("x"), "StoreForked"), (lambda: step.view(), "StoreForked")):
+                assert in_child(work, seconds=10).startswith(said)
+            assert in_child(leave, seconds=10) == ""
+        finally:
+            done.set()
+            thread.join()

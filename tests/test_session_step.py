@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import branchmem as bm
@@ -12,15 +12,6 @@ from branchmem import Memory
 from branchmem.errors import NoStep, RefMoved, StepEnded
 from branchmem.session import Session
 from sessions import Failed, attempt, failing, message
-
-
-@pytest.fixture
-def session() -> Iterator[Session]:
-    with bm.open_temporary() as store:
-        session = store.session("chat")
-        session.say("user", "Where should I go for dinner?", id="u1")
-        yield session
-
 
 # A step that ends well
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -26,14 +25,6 @@ POLICIES = (
     Policy(Reason.SIBLING | Reason.NO_SOURCES),
     Policy(Reason((1 << 16) - 1)),
 )
-
-
-@pytest.fixture
-def session() -> Iterator[Session]:
-    with bm.open_temporary() as store:
-        session = store.session("chat")
-        session.say("user", "Where should I go for dinner?", id="u1")
-        yield session
 
 
 def told(ask: Any) -> Any:

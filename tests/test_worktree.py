@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,25 +11,13 @@ from branchmem.errors import BranchInUse, InvalidRef, MergeConflict, UnknownBran
 from branchmem.worktree import PROFILE, Worktree
 from repositories import Repository
 
-
-@pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+pytestmark = pytest.mark.usefixtures("git_alone")
 
 
 @pytest.fixture
 def store(path: Path) -> Iterator[bm.Store]:
     with bm.open(path) as opened:
         yield opened
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Repository:
-    """A repository with one commit on main."""
-    repository = Repository.make(tmp_path / "shop")
-    repository.commit("one")
-    return repository
 
 
 @pytest.fixture

@@ -11,19 +11,7 @@ from branchmem.errors import WorktreeUnknown
 from branchmem.worktree.git import Origins, Place, ancestors, detached_at, known, look, origins
 from repositories import Repository, git
 
-
-@pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Repository:
-    """A repository with one commit on main."""
-    repository = Repository.make(tmp_path / "shop")
-    repository.commit("one")
-    return repository
+pytestmark = pytest.mark.usefixtures("git_alone")
 
 
 def said(place: Place) -> tuple[str, str]:

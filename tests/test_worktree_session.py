@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import pickle
 from collections.abc import Iterator
 from contextlib import suppress
 from contextvars import copy_context
@@ -18,6 +18,7 @@ from branchmem.errors import (
     InvalidEvent,
     InvalidRef,
     NoStep,
+    ProfileAstray,
     RefMoved,
     StepEnded,
     WorktreeUnknown,
@@ -26,25 +27,13 @@ from branchmem.events import Message, Retraction
 from branchmem.worktree import PROFILE, Worktree
 from repositories import Repository
 
-
-@pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+pytestmark = pytest.mark.usefixtures("git_alone")
 
 
 @pytest.fixture
 def store() -> Iterator[bm.Store]:
     with bm.open_temporary() as opened:
         yield opened
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Repository:
-    """A repository with one commit on main."""
-    repository = Repository.make(tmp_path / "shop")
-    repository.commit("one")
-    return repository
 
 
 @pytest.fixture
@@ -114,6 +103,16 @@ def test_a_session_whose_directory_was_switched_writes_nothing(worktree: Worktre
     assert session.say("user", "back").parent is not None
 
 
+def test_a_session_whose_directory_became_another_repository_writes_nothing(store: bm.Store, shop: Repository) -> None:
+    folder = shop.folder / "part"
+    folder.mkdir()
+    session = Worktree(store, folder).session()
+    Repository.make(folder)
+
+    with pytest.raises(BranchSwitched, match=r"stands on 'part-[0-9a-f]{8}/main' now, and this session on 'shop-"):
+        session.say("user", "x")
+
+
 def test_a_detached_head_that_goes_on_needs_a_new_session(worktree: Worktree, shop: Repository) -> None:
     shop.detach()
     session = worktree.session()
@@ -152,20 +151,58 @@ def test_what_is_about_the_user_is_known_on_every_branch_of_every_project(
     store: bm.Store, shop: Repository, tmp_path: Path
 ) -> None:
     session = Worktree(store, shop.folder).session()
-    said = session.say("user", "call me Ada; the port is 8080")
-    name = session.remember("is called Ada", kind="user", key="name", sources=[said])
+    said = session.say("user", "I am vegan; the port is 8080")
+    name = session.remember("is vegan", kind="user", key="diet", sources=[said])
     session.remember("the port is 8080", kind="project", sources=[said])
     other = Worktree(store, Repository.make(tmp_path / "other").folder).session()
     shop.branch("feature")
 
-    assert [memory.text for memory in other.view().memories()] == ["is called Ada"]
+    assert [memory.text for memory in other.view().memories()] == ["is vegan"]
     assert sorted(memory.text for memory in Worktree(store, shop.folder).session().view().memories()) == [
-        "is called Ada",
+        "is vegan",
         "the port is 8080",
     ]
     (note,) = name.sources
     assert (message(store, note).role, message(store, note).meta) == ("note", {"from": (said.id,)})
     assert store.refs[PROFILE] == note
+
+
+def test_a_fork_brings_what_is_about_the_user_to_the_profile_as_well(worktree: Worktree, shop: Repository) -> None:
+    session = worktree.session()
+    session.say("user", "try something")
+    trial = session.fork("trial")
+    with trial.step() as step:
+        step.remember("tries redis", kind="project")
+        step.remember("likes it short", kind="feedback")
+
+    assert texts(worktree.store, session.ref, PROFILE) == ["likes it short"]
+    assert texts(worktree.store, "trial", PROFILE) == ["likes it short", "tries redis"]
+    assert message(worktree.store, step.id).meta == {"commit": shop.git("rev-parse", "HEAD")}
+    shop.branch("feature")
+    with pytest.raises(BranchSwitched, match=f"stands on '{worktree.ref}' now, and this session on 'trial'"):
+        trial.say("user", "go on")
+
+
+def test_a_profile_in_the_tree_of_a_project_is_refused_before_anything_is_written(
+    store: bm.Store, worktree: Worktree, shop: Repository
+) -> None:
+    session = worktree.session()
+    here = session.say("user", "x").id
+    store.refs.move(PROFILE, here)
+    shop.branch("feature")
+    before = (store.digest(), dict(store.refs))
+
+    for folder in ("main", "feature"):
+        shop.switch(folder)
+        with pytest.raises(ProfileAstray, match=r"'profile' stands at .*: what is about the user") as raised:
+            worktree.session()
+        assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+    assert (store.digest(), dict(store.refs)) == before
+
+    shop.switch("main")
+    store.refs.delete(PROFILE)
+    assert worktree.session().head == here
+    assert worktree.session().remember("is vegan", kind="user").text in texts(store, worktree.ref, PROFILE)
 
 
 def test_which_kinds_are_global_is_the_users_choice(store: bm.Store, shop: Repository) -> None:
@@ -209,7 +246,7 @@ def test_a_global_memory_cannot_derive_from_a_branch(worktree: Worktree) -> None
 
 def test_a_retraction_holds_for_global_memories_as_well(store: bm.Store, worktree: Worktree) -> None:
     session = worktree.session()
-    memory = session.remember("is called Ada", kind="user")
+    memory = session.remember("is vegan", kind="user")
     store.append([Retraction("never", store.refs[PROFILE], scope="everywhere", memories=[memory.id])])
 
     assert memory.id not in session.view()
@@ -218,13 +255,13 @@ def test_a_retraction_holds_for_global_memories_as_well(store: bm.Store, worktre
 def test_a_step_that_ends_well_brings_what_it_learned_of_the_user(store: bm.Store, worktree: Worktree) -> None:
     session = worktree.session()
     with session.step() as step:
-        name = step.remember("is called Ada", kind="user")
-        assert session.remember("is called Ada", kind="user") == name
+        name = step.remember("is vegan", kind="user")
+        assert session.remember("is vegan", kind="user") == name
         port = session.remember("the port is 8080", kind="project")
         assert (step.noted, step.memories) == ((name,), (port,))
         assert texts(store, PROFILE) == []
 
-    assert texts(store, PROFILE) == ["is called Ada"]
+    assert texts(store, PROFILE) == ["is vegan"]
     assert texts(store, session.ref) == ["the port is 8080"]
     assert message(store, name.sources[0]).meta == {"from": (step.id,)}
 
@@ -236,7 +273,7 @@ def test_a_step_that_fails_leaves_nothing_in_the_profile(
     session = worktree.session()
     before = store.refs[PROFILE]
     with suppress(ZeroDivisionError), session.step(on_cancel=on_cancel) as step:
-        step.remember("is called Ada", kind="user")
+        step.remember("is vegan", kind="user")
         raise ZeroDivisionError
     assert step.cancelled
     with session.step(on_cancel=on_cancel) as step:
@@ -253,16 +290,16 @@ def test_a_step_may_build_on_what_it_has_just_learned_of_the_user(store: bm.Stor
     with session.step() as step:
         assert step.remember("likes tea", kind="user") == known
         scoped = step.remember("tea is out", kind="project")
-        name = step.remember("is called Ada", kind="user")
+        name = step.remember("is vegan", kind="user")
         with pytest.raises(InvalidEvent, match="cannot derive from"):
             step.remember("needs tea", kind="user", derived_from=[scoped])
         mail = step.remember("signs as Ada", kind="user", derived_from=[name])
         Worktree(store, worktree.directory).session().remember("wants replies", kind="feedback")
-        other = Thread(target=session.remember, args=("is called Ada",), kwargs={"kind": "user"})
+        other = Thread(target=session.remember, args=("is vegan",), kwargs={"kind": "user"})
         other.start()  # a thread of its own, and so not in the step
         other.join()
 
-    assert texts(store, PROFILE) == ["is called Ada", "likes tea", "signs as Ada", "wants replies"]
+    assert texts(store, PROFILE) == ["is vegan", "likes tea", "signs as Ada", "wants replies"]
     (upstream,) = store.at_ref(PROFILE)[mail.id].derived_from
     assert (upstream != name.id, upstream in store.at_ref(PROFILE)) == (True, True)
 
@@ -273,7 +310,7 @@ def test_a_step_that_is_over_or_cancelled_learns_nothing_more(store: bm.Store, w
         late = copy_context()
         step.cancel()
         with pytest.raises(StepEnded):
-            session.remember("is called Ada", kind="user")
+            session.remember("is vegan", kind="user")
 
     with pytest.raises(StepEnded):
         late.run(session.remember, "is called Bob", kind="user")
@@ -284,14 +321,14 @@ def test_a_step_whose_ref_was_moved_keeps_what_it_learned_of_the_user(store: bm.
     session = worktree.session()
     step = session.step()
     step.__enter__()
-    step.remember("is called Ada", kind="user")
+    step.remember("is vegan", kind="user")
     other = Thread(target=session.say, args=("user", "meanwhile"))
     other.start()
     other.join()
 
     with pytest.raises(RefMoved):
         step.__exit__(None, None, None)
-    assert texts(store, PROFILE) == ["is called Ada"]
+    assert texts(store, PROFILE) == ["is vegan"]
 
 
 def test_a_step_refuses_to_name_a_commit_itself(worktree: Worktree) -> None:
@@ -316,14 +353,14 @@ def test_a_session_works_in_an_event_loop(store: bm.Store, worktree: Worktree) -
         await session.asay("user", "hello")
         async with session.step() as step:
             step.write("hello")
-            await session.aremember("is called Ada", kind="user")
+            await session.aremember("is vegan", kind="user")
             await session.aremember("greets", kind="project")
         return step.id
 
     id = asyncio.run(work())
 
     assert worktree.session().head == id
-    assert sorted(memory.text for memory in worktree.session().view().memories()) == ["greets", "is called Ada"]
+    assert sorted(memory.text for memory in worktree.session().view().memories()) == ["greets", "is vegan"]
 
 
 def test_a_session_is_taken_once_and_found_again(store: bm.Store, worktree: Worktree) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,25 +11,13 @@ import pytest
 from branchmem.worktree import Worktree
 from repositories import Repository
 
-
-@pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+pytestmark = pytest.mark.usefixtures("git_alone")
 
 
 @pytest.fixture
 def store() -> Iterator[bm.Store]:
     with bm.open_temporary() as opened:
         yield opened
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Repository:
-    """A repository with one commit on main."""
-    repository = Repository.make(tmp_path / "shop")
-    repository.commit("one")
-    return repository
 
 
 def learn(store: bm.Store, repository: Repository, text: str) -> None:
@@ -49,6 +36,17 @@ def test_a_branch_starts_with_what_its_origin_knew(store: bm.Store, shop: Reposi
     learn(store, shop, "uses postgres")
     shop.branch("feature")
 
+    assert knows(store, shop) == ["uses postgres"]
+
+
+def test_a_reference_that_is_no_branch_starts_where_its_commit_was_known(store: bm.Store, shop: Repository) -> None:
+    learn(store, shop, "uses postgres")
+    shop.git("update-ref", "refs/review/main", "HEAD")
+    shop.git("symbolic-ref", "HEAD", "refs/review/main")
+
+    assert knows(store, shop) == ["uses postgres"]
+    learn(store, shop, "to be reviewed")
+    shop.git("symbolic-ref", "HEAD", "refs/heads/main")
     assert knows(store, shop) == ["uses postgres"]
 
 

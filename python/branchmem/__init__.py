@@ -5,6 +5,7 @@ from branchmem.canonical import new_id
 from branchmem.changes import Change, Elsewhere, Erased
 from branchmem.errors import (
     AmbiguousAnchor,
+    AmbiguousName,
     BadAnchor,
     BadMove,
     BundleRefused,
@@ -49,6 +50,7 @@ __all__ = [
     "LEGACY",
     "STRICT",
     "AmbiguousAnchor",
+    "AmbiguousName",
     "Appended",
     "BadAnchor",
     "BadMove",

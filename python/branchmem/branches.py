@@ -67,7 +67,8 @@ class Branches(Changes):
     def diff(self, a: str, b: str) -> Difference:
         """What two refs or messages have each for themselves: messages since the common ancestor, and memories.
 
-        Raises: UnknownRef for what is neither a ref nor a message.
+        Raises: UnknownRef for what is neither a ref nor a message; AmbiguousName for what is a ref and another
+        message; BadAnchor for a message that is not attached.
         Cost: both paths and both views.
         """
         from branchmem.merge import diff
@@ -77,14 +78,25 @@ class Branches(Changes):
     def adopt(self, memories: Iterable[str], *, into: str, held: str | None = None, dry_run: bool = False) -> Merged:
         """Take memories over on the branch of the ref `into`: one message there, and one adopting memory each.
 
+        A copy replaces there what its original replaced, and the original.  What the branch shows already, took
+        over before, or decided against is left out, and the receipt says why: doing it again does nothing.
         With `held`, the memories are those of the held bundle with this id.
+        Raises: UnknownRef; UnknownEvent; InvalidEvent for what is no memory; BadAnchor.
+        Cost: one commit, two views, the path at the ref, and what is taken over.
         """
         from branchmem.merge import adopt
 
         return adopt(self._store, memories, into=into, held=held, dry_run=dry_run)
 
     def merge(self, ref: str, *, into: str, strategy: Strategy = "fail", dry_run: bool = False) -> Merged:
-        """Bring what the branch of `ref` sees to the branch of the ref `into`."""
+        """Bring what the branch of a ref or a message sees to the branch of the ref `into`: forward, or by adopting.
+
+        `strategy` decides between two memories that would both be live there, say different things, and share a key
+        or replace the same memory: fail (nothing is written), ours, theirs, newer (by `created`), or both (they
+        stand side by side).  Retractions are not carried over.  To merge again does nothing.
+        Raises: MergeConflict; UnknownRef; AmbiguousName; BadAnchor.
+        Cost: one commit, three views, the path of the target, and what is taken over.
+        """
         from branchmem.merge import merge
 
         return merge(self._store, ref, into=into, strategy=strategy, dry_run=dry_run)

@@ -404,15 +404,21 @@ class MergeConflict(Error):
 
 
 class BundleRefused(Error):
-    """A bundle cannot be trusted or is not for this store: `why`; nothing of it was applied."""
+    """A bundle cannot be trusted or is not for this store: `why`.
 
-    def __init__(self, path: str, why: str) -> None:
-        super().__init__(path, why)
+    `applied` of its events had joined the log by then: none, unless the store or the file was changed by others after
+    all of it had been checked.
+    """
+
+    def __init__(self, path: str, why: str, applied: int = 0) -> None:
+        super().__init__(path, why, applied)
         self.path = path
         self.why = why
+        self.applied = applied
 
     def explanation(self) -> str:
-        return f"{self.path}: {self.why}; nothing of it was applied"
+        left = f"{self.applied:,} of its events had been taken in by then, and stay"
+        return f"{self.path}: {self.why}; {left if self.applied else 'nothing of it was applied'}"
 
 
 class BundleNotWritten(Error):
@@ -537,6 +543,17 @@ class BranchInUse(Error):
 
     def explanation(self) -> str:
         return f"{self.directory} stands on {_short(self.ref)}: switch it to another branch, then delete this one"
+
+
+class ProfileAstray(AmbiguousAnchor):
+    """The ref of the profile, at `first`, stands in the tree of a project, one of whose branches is at `second`."""
+
+    def explanation(self) -> str:
+        return (
+            f"ref 'profile' stands at {self.first}, in one tree with the branches of this project, which part from it "
+            f"at {self.root}: what is about the user needs a tree of its own; move that ref to one, or delete it and "
+            "one is made"
+        )
 
 
 class ImportFailed(Error):

@@ -8,7 +8,7 @@ was deleted, too.  What is visible at a ref is the view at its message, nothing 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import ItemsView, Iterable, Iterator, Mapping, Set
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Set, ValuesView
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -136,6 +136,12 @@ class Refs(Mapping[str, str]):
     def __getitem__(self, name: str) -> str:
         return self._store.snapshot(lambda reader: head(reader, name), tables=TABLES)
 
+    def __contains__(self, name: object) -> bool:
+        try:
+            return isinstance(name, str) and bool(self[name])
+        except (UnknownRef, InvalidRef):
+            return False
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._store.snapshot(lambda reader: list(all_heads(reader)), tables=TABLES))
 
@@ -145,6 +151,10 @@ class Refs(Mapping[str, str]):
     def items(self) -> ItemsView[str, str]:
         """Name and message of each ref, of one moment, by name."""
         return self._store.snapshot(all_heads, tables=TABLES).items()
+
+    def values(self) -> ValuesView[str]:
+        """The message of each ref, of one moment, by name."""
+        return self._store.snapshot(all_heads, tables=TABLES).values()
 
     def __repr__(self) -> str:
         return f"<{len(self)} refs of {self._store.path}>"
@@ -157,8 +167,8 @@ class Refs(Mapping[str, str]):
                 refuse_existing(writer, name)
             else:
                 expect(writer, name, head(writer, name) if expected is None else expected)
-            if anchor is not None:
-                self._store.tree.parent(anchor)  # refuses what is no message
+            if why != "delete":
+                self._store.tree.parent(anchor)  # type: ignore[arg-type]  # refuses what is no message
             return (), write_move(writer, name, anchor, why)
 
         return self._store.transact(plan, tables=TABLES)[1]

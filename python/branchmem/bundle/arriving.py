@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from branchmem import Engine, Memory, Store, _core
+from branchmem.appending import id_bytes
 from branchmem.bundle.file import BundleFile
 from branchmem.codec import as_it_stays
 from branchmem.errors import BundleRefused, UnknownRef
@@ -78,7 +79,7 @@ class Arriving:
             self._tree.fold(self._tree.encode([messages[at] for at in new]))
 
     def ways(self) -> list[Way]:
-        """What becomes of each ref, once all frames were met.
+        """What becomes of each ref, once all frames were met; asked once.
 
         Raises: BundleRefused where one stands at what is neither here nor in the bundle.
         Cost: their paths.
@@ -88,7 +89,9 @@ class Arriving:
                 raise BundleRefused(
                     self._bundle.path, f"its ref {name} stands at {head}, which is no message of it or here"
                 )
-        return [way_of(name, self._ours[name], head, self._is_above) for name, head in self.heads.items()]
+        ways = [way_of(name, self._ours[name], head, self._is_above) for name, head in self.heads.items()]
+        self._tree = None
+        return ways
 
     def _is_above(self, message: str, below: str) -> bool:
         """Whether a message stands above another in the log with the bundle."""
@@ -104,16 +107,6 @@ class Arriving:
                 return True
             climbed.update(path)
         return False
-
-
-def id_bytes(skeleton: bytes) -> bytes:
-    """The id in a canonical skeleton."""
-    size = skeleton[2] & 0x1F
-    start = 3
-    if skeleton[2] >= 0xD9:  # str 8 or str 16
-        start = 4 if skeleton[2] == 0xD9 else 5
-        size = int.from_bytes(skeleton[3:start], "big")
-    return skeleton[start : start + size]
 
 
 class Trial:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from branchmem import Store, _core, new_id
+from branchmem import Reason, Store, _core, new_id
 from branchmem.bundle.file import BundleFile
 from branchmem.bundle.keys import Key, fingerprint, is_fingerprint, load_key
 from branchmem.bundle.manifest import Base
@@ -73,10 +73,10 @@ def export_bundle(
     while True:
         with BundleWriter(path) as writer:
             id = new_id()
-            part = _part(store, id, names, earlier)
+            part = _part(store, id, names, earlier, now())
             digest = _write(store, writer, part, progress)
             store.refresh()
-            if part.erasures != len(store._fresh().ids_of(Erasure.type)):
+            if part.gone != _gone(store, part.gone.memories):
                 continue
             manifest = writer.finish(
                 signer,
@@ -113,9 +113,17 @@ class _Part(NamedTuple):
     refs: Mapping[str, str]
     #: At each position whether its event travels.
     chosen: bytearray
-    #: How many erasures the log had.
-    erasures: int
+    gone: _Gone
     is_new: bool
+
+
+class _Gone(NamedTuple):
+    """What erasures had taken of a log: while this stays the same, so does what travels without content."""
+
+    #: How many erasures there were, how many memories, and how many of these without content.
+    erasures: int
+    memories: int
+    erased: int
 
 
 def _listed(refs: Iterable[str], path: str) -> list[str]:
@@ -153,7 +161,7 @@ def _seqs(engine: _core.Engine, payload: bytes) -> Iterator[int]:
             yield seq
 
 
-def _part(store: Store, id: str, names: list[str] | None, earlier: _Earlier | None) -> _Part:
+def _part(store: Store, id: str, names: list[str] | None, earlier: _Earlier | None, now: datetime) -> _Part:
     """Decide what travels in the bundle of this id, and number it: in one transaction."""
 
     def plan(writer: Writer) -> tuple[tuple[()], _Part]:
@@ -161,7 +169,7 @@ def _part(store: Store, id: str, names: list[str] | None, earlier: _Earlier | No
         seq = engine.seq
         refs = all_heads(writer) if names is None else {name: head(writer, name) for name in names}
         chosen = bytearray(b"\1") * seq if names is None else needed(store, refs.values())
-        number = next_number(writer)
+        number = next_number(writer, now)
         if earlier is not None:
             number = max(number, earlier.base.number + 1)
             if earlier.is_all:
@@ -171,9 +179,15 @@ def _part(store: Store, id: str, names: list[str] | None, earlier: _Earlier | No
         note_exported(writer, Numbered(number, id))
         if names is None:
             writer.table("pins").put(_ALL + id.encode(), b"")
-        return (), _Part(number, seq, refs, chosen, len(engine.ids_of(Erasure.type)), earlier is None)
+        return (), _Part(number, seq, refs, chosen, _gone(store), earlier is None)
 
     return store.transact(plan, tables=(*PINS, *REFS))[1]
+
+
+def _gone(store: Store, memories: int | None = None) -> _Gone:
+    """What erasures have taken of the first so many memories of a log, or of all."""
+    reasons = store.at(None, count=False).reasons()[:memories]
+    return _Gone(len(store._fresh().ids_of(Erasure.type)), len(reasons), int((reasons & Reason.ERASED != 0).sum()))
 
 
 def _write(
@@ -198,7 +212,7 @@ def _write(
 def _pages(engine: _core.Engine, part: _Part) -> Iterator[list[str]]:
     """The ids of the events that travel, some at a time: erasures first, then the rest in order."""
     chosen = part.chosen
-    erasures = engine.ids_of(Erasure.type)[: part.erasures]
+    erasures = engine.ids_of(Erasure.type)[: part.gone.erasures]
     first = [id for id in erasures if chosen[engine.event_seq(id) or 0]]
     for start in range(0, len(first), _PAGE):
         yield first[start : start + _PAGE]

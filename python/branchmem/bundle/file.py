@@ -18,16 +18,17 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Final, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from branchmem import _core
 from branchmem.bundle.frames import unpacked
 from branchmem.bundle.keys import SIGNATURE_BYTES, Key, is_signed
 from branchmem.bundle.manifest import MAX_MANIFEST_BYTES, SIGNED, Counts, Frame, Manifest
 from branchmem.errors import BundleRefused
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 HEAD: Final = b"branchmem bundle"
 MAGIC: Final = b"bmbundl1"
@@ -161,12 +162,16 @@ class _Ids:
     """
 
     def __init__(self) -> None:
-        self._different = np.empty(0, np.uint64)
+        import numpy as np
+
+        self._different: NDArray[np.uint64] = np.empty(0, np.uint64)
         self._new: list[NDArray[np.uint64]] = []
         self._count = 0
 
     def add(self, hashes: bytes) -> None:
         """Take in some more.  Raises: ValueError where one is there twice."""
+        import numpy as np
+
         self._new.append(np.frombuffer(hashes, "<u8"))
         self._count += len(self._new[-1])
         if self._count > max(2 * len(self._different), _FEW):
@@ -174,6 +179,8 @@ class _Ids:
 
     def compare(self) -> None:
         """Raises: ValueError where one is there twice."""
+        import numpy as np
+
         every = np.concatenate([self._different, *self._new])
         self._new.clear()
         every.sort()

@@ -8,20 +8,20 @@ What is erased here is not held, and stops to be held with the commit that erase
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from branchmem import Memory, Message, Store
-from branchmem.appending import HELD, held_event, held_events
+from branchmem.appending import BUNDLE_BYTES, HELD, HELD_BUNDLE, Origin, held_event, held_events
 from branchmem.bundle.keys import fingerprint
 from branchmem.bundle.manifest import Manifest
 from branchmem.canonical import pack, unpack
 from branchmem.errors import BundleRefused, UnknownBundle, UnknownEvent
-from branchmem.events import Event, event_from_bytes, skeleton_fields
+from branchmem.events import Event, conflict, event_from_bytes, skeleton_fields
 
 if TYPE_CHECKING:
     from branchmem import _core
@@ -32,10 +32,12 @@ TABLES: Final = (HELD,)
 #: The role of the message under which adopted memories of one log stand.
 ROLE: Final = "bundle"
 
-_BUNDLE: Final = b"bundle\0"
-_ID_DIGITS: Final = 32
+#: So many events stop to be held in one transaction.
+_BATCH: Final = 10_000
 #: Why a bundle cannot be held beside another.
 CLASH: Final = "another bundle with this id is held, with other content: drop that first (store.held.drop)"
+#: Why it is not held to its end.
+DROPPED: Final = "it was dropped while it was being taken in: import it again"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
@@ -104,12 +106,15 @@ class Held(Mapping[str, HeldBundle]):
         Raises: UnknownBundle.
         """
 
-        def plan(writer: Writer) -> tuple[tuple[()], int]:
-            if _state(writer, bundle) is None:
+        def unlist(writer: Writer) -> tuple[tuple[()], None]:
+            state = _state(writer, bundle)
+            if state is None:
                 raise UnknownBundle(bundle)
-            return (), forget(writer, bundle)
+            _put_state(writer, bundle, [False, *state[1:]])
+            return (), None
 
-        return self._store.transact(plan, tables=TABLES)[1]
+        self._store.transact(unlist, tables=TABLES)
+        return _empty(self._store, bundle)
 
     def originals(self, bundle: str, ids: Iterable[str]) -> Originals:
         """Held memories as they join the log; may be asked inside a transaction.
@@ -117,21 +122,26 @@ class Held(Mapping[str, HeldBundle]):
         An original derives from nothing, replaces nothing of this log and stands in no tree but its own, so that
         it shows nowhere and hides nothing.  What it was drawn from stays named, and what of that is here stays
         linked: an erasure or a retraction here reaches it, and what adopts it.
-        The same memory of the same log has the same id, whichever bundle brought it.
-        Raises: UnknownBundle; UnknownEvent where no memory of this id is held; InvalidEvent where what is
-        to be named beside the text does not fit into one event.
+        The same memory of the same log has the same id, whichever bundle brought it; one that was adopted before is
+        the one that is here.
+        Raises: UnknownBundle; UnknownEvent where no memory of this id is held; EventConflict where what is here under
+        the id of its adoption says something else; InvalidEvent where what is to be named beside the text does not
+        fit into one event.
         """
         engine = self._store._fresh()
 
         def read(reader: Reader) -> Originals:
-            about = _about(reader, bundle)
-            root = Message(_id_here(about, ""), None, role=ROLE, meta={"issuer": about.issuer, "origin": about.origin})
+            _, issuer, log, *_ = _listed(reader, bundle)
+            origin = Origin(issuer, log)
+            meta = {"issuer": issuer, "origin": log}
+            root = self._known(Message(origin.id_here(""), None, role=ROLE, meta=meta), [])
             memories = []
             for id in ids:
                 memory = _held_memory(reader, bundle, id)
                 if memory is None:
                     raise UnknownEvent(id, f"memory held of bundle {bundle},")
-                memories.append(_original(memory, about, root.id, _drawn_from(engine, reader, bundle, memory)))
+                drawn_from = _drawn_from(engine, reader, bundle, memory)
+                memories.append(self._known(_original(memory, origin, root.id, drawn_from), [root.id]))
             return Originals((root, *memories), tuple(memory.id for memory in memories))
 
         return self._store.snapshot(read, tables=TABLES)
@@ -148,58 +158,125 @@ class Held(Mapping[str, HeldBundle]):
     def __repr__(self) -> str:
         return f"<{len(self)} bundles held by {self._store.path}>"
 
+    def _known(self, made: Event, above: Sequence[str]) -> Event:
+        """What the log has under the id of an event that is made to be adopted; this event where it has nothing.
+
+        What a memory was drawn from may have been known better or less when it was adopted before; the messages
+        `above` must be among its sources.
+        Raises: EventConflict where somebody put something else there.
+        """
+        log = self._store.log
+        if made.id not in log:
+            return made
+        known = log.get(made.id)
+        if log.is_erased(made.id):
+            return known
+        if isinstance(made, Memory) and isinstance(known, Memory) and set(above) <= set(known.sources):
+            made = replace(made, sources=known.sources, derived_from=known.derived_from)
+        if known != made:
+            raise conflict(made.id, known.to_dict(), made.to_dict())
+        return known
+
     def _events(self, bundle: str) -> list[Event]:
         def read(reader: Reader) -> list[Event]:
-            if bundle not in _complete(reader):
-                raise UnknownBundle(bundle)
+            _listed(reader, bundle)
             return [event_from_bytes(event.skeleton, event.body) for event in held_events(reader, bundle)]
 
         return self._store.snapshot(read, tables=TABLES)
 
 
+def is_begun(reader: Reader, manifest: Manifest, path: str) -> bool:
+    """Whether the bundle at `path` is held, or was begun to be.  Raises: BundleRefused where another bears its id."""
+    state = _state(reader, manifest.id)
+    if state is not None and state[1:] != _state_of(manifest, complete=False)[1:]:
+        raise BundleRefused(path, CLASH)
+    return state is not None
+
+
 def begin(writer: Writer, manifest: Manifest, path: str) -> None:
     """Begin to hold the bundle at `path`, inside a transaction.  Raises: BundleRefused where another bears its id."""
-    before, mine = _state(writer, manifest.id), _state_of(manifest, complete=False)
-    if before is None:
-        writer.table(HELD).put(_BUNDLE + manifest.id.encode(), pack(mine))
-    elif before[1:] != mine[1:]:
-        raise BundleRefused(path, CLASH)
+    if not is_begun(writer, manifest, path):
+        _put_state(writer, manifest.id, _state_of(manifest, complete=False))
+
+
+def require_begun(reader: Reader, manifest: Manifest, path: str) -> None:
+    """Refuse, inside a transaction, what was not begun to be held, or was dropped since.  Raises: BundleRefused."""
+    if not is_begun(reader, manifest, path):
+        raise BundleRefused(path, DROPPED)
 
 
 def complete(writer: Writer, manifest: Manifest) -> None:
-    """Say that all of a bundle is held, inside a transaction: from now on it is listed."""
-    writer.table(HELD).put(_BUNDLE + manifest.id.encode(), pack(_state_of(manifest, complete=True)))
+    """Say that all of a bundle is held that may be, inside a transaction: if that is anything, it is listed now."""
+    if any(held_events(writer, manifest.id)):
+        _put_state(writer, manifest.id, _state_of(manifest, complete=True))
+    else:
+        writer.table(HELD).delete(HELD_BUNDLE + manifest.id.encode())
 
 
-def forget(writer: Writer, bundle: str) -> int:
-    """Hold nothing of a bundle any more, inside a transaction; how many events that were."""
-    table = writer.table(HELD)
-    keys = [event.key for event in held_events(writer, bundle)]
-    for key in (*keys, _BUNDLE + bundle.encode()):
-        table.delete(key)
-    return len(keys)
+def forget(store: Store, manifest: Manifest) -> None:
+    """Hold nothing of this bundle any more; another one with its id stays."""
+
+    def unlist(writer: Writer) -> tuple[tuple[()], bool]:
+        state = _state(writer, manifest.id)
+        is_held = state is not None and state[1:] == _state_of(manifest, complete=False)[1:]
+        if is_held:
+            _put_state(writer, manifest.id, _state_of(manifest, complete=False))
+        return (), is_held
+
+    if store.transact(unlist, tables=TABLES)[1]:
+        _empty(store, manifest.id)
+
+
+def _empty(store: Store, bundle: str) -> int:
+    """Remove a bundle that is not listed any more, some events at a time; how many events that were."""
+
+    def some(writer: Writer) -> tuple[tuple[()], int]:
+        table = writer.table(HELD)
+        keys = [event.key for event in islice(held_events(writer, bundle), _BATCH)]
+        for key in keys:
+            table.delete(key)
+        if len(keys) < _BATCH:
+            table.delete(HELD_BUNDLE + bundle.encode())
+        return (), len(keys)
+
+    count = 0
+    while (found := store.transact(some, tables=TABLES)[1]) == _BATCH:
+        count += found
+    return count + found
 
 
 def _state_of(manifest: Manifest, *, complete: bool) -> list[Any]:
-    return [complete, manifest.issuer, manifest.origin, manifest.number, (manifest.created - _EPOCH) // _MICROSECOND]
+    """What is kept of a bundle: what tells it from others, and no hash of anything in it."""
+    created = (manifest.created - _EPOCH) // _MICROSECOND
+    return [complete, manifest.issuer, manifest.origin, manifest.number, created, manifest.seq, list(manifest.counts)]
 
 
 def _state(reader: Reader, bundle: str) -> list[Any] | None:
-    value = reader.table(HELD).get(_BUNDLE + bundle.encode()) if bundle else None
+    is_id = isinstance(bundle, str) and bundle.isascii() and len(bundle) == BUNDLE_BYTES
+    value = reader.table(HELD).get(HELD_BUNDLE + bundle.encode()) if is_id else None
     return None if value is None else unpack(value)
 
 
+def _put_state(writer: Writer, bundle: str, state: list[Any]) -> None:
+    writer.table(HELD).put(HELD_BUNDLE + bundle.encode(), pack(state))
+
+
 def _complete(reader: Reader) -> list[str]:
-    states = reader.table(HELD).items(_BUNDLE)
-    return [key.removeprefix(_BUNDLE).decode() for key, value in states if unpack(value)[0]]
+    states = reader.table(HELD).items(HELD_BUNDLE)
+    return [key.removeprefix(HELD_BUNDLE).decode() for key, value in states if unpack(value)[0]]
 
 
-def _about(reader: Reader, bundle: str) -> HeldBundle:
+def _listed(reader: Reader, bundle: str) -> list[Any]:
+    """The state of a bundle of which all is held that may be.  Raises: UnknownBundle."""
     state = _state(reader, bundle)
     if state is None or not state[0]:
         raise UnknownBundle(bundle)
+    return state
+
+
+def _about(reader: Reader, bundle: str) -> HeldBundle:
+    _, issuer, origin, number, created, *_ = _listed(reader, bundle)
     kinds = Counter(skeleton_fields(event.skeleton)["type"] for event in held_events(reader, bundle))
-    _, issuer, origin, number, created = state
     created = _EPOCH + created * _MICROSECOND
     return HeldBundle(bundle, issuer, origin, number, created, kinds[Message.type], kinds[Memory.type])
 
@@ -223,9 +300,8 @@ def _drawn_from(engine: _core.Engine, reader: Reader, bundle: str, memory: Memor
     met = {memory.id, *waiting}
     while waiting:
         id = waiting.pop()
-        if engine.is_memory(id):
-            here.update([id] if _is_linked(engine, id) else ())
-            continue
+        if engine.is_memory(id) and _is_linked(engine, id):
+            here.add(id)
         above = _held_memory(reader, bundle, id)
         if above is not None:
             sources.update(above.sources)
@@ -261,23 +337,17 @@ def _is_linked(engine: _core.Engine, memory: str) -> bool:
     return True
 
 
-def _original(memory: Memory, about: HeldBundle, root: str, drawn_from: _DrawnFrom) -> Memory:
+def _original(memory: Memory, origin: Origin, root: str, drawn_from: _DrawnFrom) -> Memory:
     """A held memory as it joins the log."""
     return Memory(
-        _id_here(about, memory.id),
+        origin.id_here(memory.id),
         memory.text,
         sources=[root, *drawn_from.sources],
         derived_from=drawn_from.here,
-        supersedes=[_id_here(about, old) for old in memory.supersedes],
+        supersedes=[origin.id_here(old) for old in memory.supersedes],
         kind=memory.kind,
         key=memory.key,
         importance=memory.importance,
         created=memory.created,
-        meta={**memory.meta, "origin": {"issuer": about.issuer, "log": about.origin, "id": memory.id}},
+        meta={**memory.meta, "origin": {**origin._asdict(), "id": memory.id}},
     )
-
-
-def _id_here(about: HeldBundle, id: str) -> str:
-    """The id that an event of another log has here: of its id, never of its content."""
-    said = pack((about.issuer, about.origin, id))
-    return f"held-{hashlib.sha256(said).hexdigest()[:_ID_DIGITS]}"

@@ -8,15 +8,16 @@ erased here or by the bundle itself; what bears an id that is something else her
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from branchmem import Memory, Message, Store, _core
-from branchmem.appending import hold, let_go
-from branchmem.bundle.arriving import id_bytes
+from branchmem.appending import Origin, erased_among, held_event, hold, id_bytes, let_go
 from branchmem.bundle.file import BundleFile
-from branchmem.bundle.held import CLASH, TABLES, begin, complete
+from branchmem.bundle.held import CLASH, TABLES, begin, complete, is_begun, require_begun
+from branchmem.bundle.manifest import Manifest
 from branchmem.bundle.receipts import Imported
 from branchmem.errors import BundleRefused
 from branchmem.events import Erasure
@@ -54,56 +55,112 @@ def keep_apart(store: Store, bundle: BundleFile, said: Imported, rounds: Rounds)
     """Hold what of a bundle may be held.  Raises: BundleRefused where another one with its id is held."""
     proven = bundle.verify(progress=rounds.checked)
     holding = _Holding(store, bundle, [skeleton for skeleton in proven.apart if skeleton[1] == Erasure.code])
-    records: list[_Record] = []
-    for some in _records(bundle):
-        if records:
-            holding.take(records, is_last=False, dry_run=said.dry_run)
-            rounds.taken(holding.taken)
-        records = some
-    holding.take(records, is_last=True, dry_run=said.dry_run)
-    rounds.taken(holding.taken)
-    return replace(said, held=holding.kept, duplicates=holding.duplicates, refused=dict(holding.refused))
+    del proven
+    if said.dry_run or holding.is_known():
+        found = holding.look_at_all(rounds if said.dry_run else None)
+    if not said.dry_run:
+        found = holding.hold_all(rounds)
+    return replace(said, held=found.kept, duplicates=found.duplicates, refused=dict(found.refused))
+
+
+class _Found:
+    """What becomes of the events of a bundle, so far."""
+
+    def __init__(self) -> None:
+        self.taken = self.kept = self.duplicates = 0
+        self.refused = Counter[str]()
+
+    def add(self, some: _Sorted, count: int) -> None:
+        """Count some more."""
+        self.taken += count
+        self.kept += len(some.new)
+        self.duplicates += some.duplicates
+        self.refused += some.refused
 
 
 class _Holding:
     """A bundle that is being taken apart: what is held goes into the table, the rest is counted."""
 
     def __init__(self, store: Store, bundle: BundleFile, erasures: Sequence[bytes]) -> None:
-        self.taken = self.kept = self.duplicates = 0
-        self.refused = Counter[str]()
         self._store = store
         self._bundle = bundle
         self._erasures = erasures
         self._erased = _erased(store, bundle, erasures)
 
-    def take(self, records: Sequence[_Record], *, is_last: bool, dry_run: bool) -> None:
-        """Hold the next events, in one transaction, or in a dry run say what would become of them.
+    def is_known(self) -> bool:
+        """Whether it is held, or was begun to be.  Raises: BundleRefused where another one bears its id."""
+        manifest, path = self._bundle.manifest, self._bundle.path
+        return self._store.snapshot(lambda reader: is_begun(reader, manifest, path), tables=TABLES)
 
-        With the last ones the bundle is listed, without what was erased in the meantime.
+    def look_at_all(self, rounds: Rounds | None) -> _Found:
+        """What becomes of each event; nothing is written.
+
+        Raises: BundleRefused where another one bears its id, or one of its events is held with other content.
         """
-        store, manifest = self._store, self._bundle.manifest
+        self.is_known()
+        found = _Found()
+        for records in _records(self._bundle):
+            look = self._sorting(records, found.taken)
+            found.add(self._store.snapshot(look, tables=TABLES), len(records))
+            if rounds is not None:
+                rounds.taken(found.taken)
+        return found
+
+    def hold_all(self, rounds: Rounds) -> _Found:
+        """Hold what may be held, a frame in one transaction; with the last one the bundle is listed.
+
+        Raises: BundleRefused as `look_at_all`, and where the bundle was dropped meanwhile.
+        """
+        store, manifest, path = self._store, self._bundle.manifest, self._bundle.path
+
+        def start(writer: Writer) -> tuple[tuple[()], None]:
+            begin(writer, manifest, path)
+            return (), None
+
+        def end(writer: Writer) -> tuple[tuple[()], int]:
+            require_begun(writer, manifest, path)
+            gone, engine = 0, store._fresh()
+            if self._erasures or engine.has_erasures():  # some may have come meanwhile
+                gone = let_go(engine, writer, self._erasures, manifest.id)
+            complete(writer, manifest)
+            return (), gone
+
+        store.transact(start, tables=TABLES)
+        found = _Found()
+        for records in _records(self._bundle):
+            look = self._sorting(records, found.taken)
+            found.add(store.transact(partial(_hold, look, manifest, path), tables=TABLES)[1], len(records))
+            rounds.taken(found.taken)
+        gone = store.transact(end, tables=TABLES)[1]
+        found.kept -= gone
+        found.refused += Counter({ERASED: gone})
+        return found
+
+    def _sorting(self, records: Sequence[_Record], start: int) -> Callable[[Reader], _Sorted]:
+        """What tells, inside of a transaction, what becomes of the events from position `start` on."""
+        manifest, path = self._bundle.manifest, self._bundle.path
+        erased = self._erased[start : start + len(records)] or bytes(len(records))
+        engine = self._store._fresh()  # a snapshot that is taken from now on has all that it knows
 
         def look(reader: Reader) -> _Sorted:
-            return _sort(store._fresh(), reader, records, self._erased)
+            found = _sort(engine, reader, records, erased)
+            for id, skeleton, body in found.new:
+                before = held_event(reader, manifest.id, id)
+                if before is not None and (before.skeleton, before.body) != (skeleton, body):
+                    raise BundleRefused(path, CLASH)
+            return found
 
-        def plan(writer: Writer) -> tuple[tuple[()], tuple[_Sorted, int]]:
-            found, gone = look(writer), 0
-            if found.new:
-                begin(writer, manifest, self._bundle.path)
-            for record in found.new:
-                if not hold(writer, manifest.id, record.id, record.skeleton, record.body or b""):
-                    raise BundleRefused(self._bundle.path, CLASH)
-            if is_last and (found.new or self.kept):
-                complete(writer, manifest)
-                if self._erasures or store._fresh().has_erasures():
-                    gone = let_go(store._fresh(), writer, self._erasures, manifest.id)
-            return (), (found, gone)
+        return look
 
-        found, gone = (store.snapshot(look, tables=()), 0) if dry_run else store.transact(plan, tables=TABLES)[1]
-        self.taken += len(records)
-        self.kept += len(found.new) - gone
-        self.duplicates += found.duplicates
-        self.refused += found.refused + Counter({ERASED: gone})
+
+def _hold(
+    look: Callable[[Reader], _Sorted], manifest: Manifest, path: str, writer: Writer
+) -> tuple[tuple[()], _Sorted]:
+    require_begun(writer, manifest, path)
+    found = look(writer)
+    for id, skeleton, body in found.new:
+        hold(writer, manifest.id, id, skeleton, body or b"")
+    return (), found
 
 
 def _records(bundle: BundleFile) -> Iterator[list[_Record]]:
@@ -116,22 +173,23 @@ def _records(bundle: BundleFile) -> Iterator[list[_Record]]:
         ]
 
 
-def _erased(store: Store, bundle: BundleFile, erasures: Sequence[bytes]) -> Set[str]:
-    """The ids of a bundle that are erased, by the log or by these erasures of the bundle, at any remove."""
+def _erased(store: Store, bundle: BundleFile, erasures: Sequence[bytes]) -> bytearray:
+    """For each event of a bundle, 1 where it is erased by the log or by these erasures of the bundle; nothing where
+    there are no erasures."""
     engine = store._fresh()
     if not (erasures or engine.has_erasures()):
-        return frozenset()
-    content = [
-        skeleton for payload in bundle.frames() for skeleton in _core.split_records(payload)[0] if skeleton[1] in _HOLDS
-    ]
-    bare, _ = engine.erased_by([*erasures, *content])
-    return {id_bytes(content[at - len(erasures)]).decode() for at in bare if at >= len(erasures)}
+        return bytearray()
+
+    def skeletons() -> Iterator[bytes]:
+        return (skeleton for payload in bundle.frames() for skeleton in _core.split_records(payload)[0])
+
+    return erased_among(engine, erasures, skeletons, Origin(bundle.manifest.issuer, bundle.manifest.origin))
 
 
-def _sort(engine: _core.Engine, reader: Reader, records: Iterable[_Record], erased: Set[str]) -> _Sorted:
-    """What becomes of each event, as the log is now."""
+def _sort(engine: _core.Engine, reader: Reader, records: Iterable[_Record], erased: Iterable[int]) -> _Sorted:
+    """What becomes of each event; `erased` says of each whether its content is erased."""
     new, duplicates, refused = list[_Record](), 0, Counter[str]()
-    for record in records:
+    for record, is_erased in zip(records, erased, strict=True):
         found = engine.skeleton(record.id)
         if found is not None and _is_same(engine, reader, record, *found):
             duplicates += 1
@@ -141,7 +199,7 @@ def _sort(engine: _core.Engine, reader: Reader, records: Iterable[_Record], eras
             refused[BARE] += 1
         elif found is not None:
             refused[OTHER] += 1
-        elif record.id in erased:
+        elif is_erased:
             refused[ERASED] += 1
         else:
             new.append(record)

@@ -63,6 +63,7 @@ def import_bundle(
     if strategy not in STRATEGIES:
         raise ValueError(f"strategy must be one of {', '.join(STRATEGIES)}, not {strategy!r:.80}")
     own = key if key is None or isinstance(key, Key) else load_key(key)
+    store.refresh()
     with BundleFile.open(path) as bundle:
         bundle.admit(now(), own)
         name = store.snapshot(lambda reader: admitted(reader, bundle), tables=PINS)

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Final, overload
 
 from branchmem import Memory, Message, Store, _core
-from branchmem.appending import Batch
+from branchmem.appending import Batch, id_bytes
 from branchmem.bundle import held
-from branchmem.bundle.admission import admitted
-from branchmem.bundle.arriving import CREATED, DIVERGED, FAST_FORWARD, UNCHANGED, Arriving, Trial, Way, id_bytes, way_of
+from branchmem.bundle.admission import admitted, note
+from branchmem.bundle.arriving import CREATED, DIVERGED, FAST_FORWARD, UNCHANGED, Arriving, Trial, Way, way_of
 from branchmem.bundle.file import BundleFile
 from branchmem.bundle.pins import TABLES as PINS
-from branchmem.bundle.pins import Numbered, note_imported
 from branchmem.bundle.receipts import Arrived, Imported
-from branchmem.errors import BundleRefused, EventConflict, MergeConflict
+from branchmem.errors import BundleRefused, Error, EventConflict, MergeConflict, StoreError
 from branchmem.events import Erasure, Event, conflict, event_from_bytes
 from branchmem.merge import Conflict, Plan, Resolved, Strategy, World, plan_merge
 from branchmem.refs import TABLES as REFS
@@ -55,19 +53,84 @@ def join(
 
     proven = bundle.verify(visit, progress=rounds.checked)
     known.prove(bundle, proven.apart)
+    del proven
     ways = arriving.ways()
     planned = _planned(store, bundle, ways, strategy, dry_run=said.dry_run)
     said = replace(said, imported=known.new, duplicates=known.stored)
     if said.dry_run:
         return _with_refs(said, ways, planned)
-    done = 0
-    for batch in _batches(bundle):
-        store.transact(partial(_appended, batch), tables=())
-        done += len(batch.events)
-        rounds.taken(done)
-    ways = _follow(store, bundle, arriving.heads)
-    merged = {way.name: _merge(store, way, strategy) for way in ways if way.how == DIVERGED}
+    joining = _Joining(store, bundle)
+    try:
+        for skeletons, bodies in _batches(bundle):
+            joining.append(skeletons, bodies)
+            rounds.taken(joining.done)
+        joining.end()
+        ways = _follow(store, bundle, arriving.heads)
+        merged = {way.name: _merge(store, way, strategy) for way in ways if way.how == DIVERGED}
+    except StoreError:
+        raise
+    except Error as error:
+        # the store or the file was changed since all of it was checked
+        if not joining.done:
+            raise
+        raise BundleRefused(bundle.path, _why(error), joining.done) from error
     return _with_refs(said, ways, merged)
+
+
+def _why(error: Error) -> str:
+    if isinstance(error, MergeConflict):
+        said = f"{error.conflicts[0]} came to be in conflict on {error.into} while it was being taken in"
+        return f"{said}: import it again with a strategy"
+    return error.why if isinstance(error, BundleRefused) else str(error)
+
+
+class _Joining:
+    """Appends the events of a bundle, each batch in one transaction, and only while the bundle is admitted.
+
+    What comes without content waits until the log itself says that it was erased, so that whoever is stopped on the
+    way leaves nothing that looks as if it had never had any.
+    """
+
+    def __init__(self, store: Store, bundle: BundleFile) -> None:
+        #: So many events were appended, or found to be there.
+        self.done = 0
+        self._store = store
+        self._bundle = bundle
+        self._waiting: list[bytes] = []
+
+    def append(self, skeletons: Sequence[bytes], bodies: Sequence[bytes | None]) -> None:
+        """Append the next events, with those before them that were waiting for one of these.
+
+        Raises: BundleRefused where the bundle is not admitted any more; EventConflict.
+        """
+        skeletons, bodies = [*self._waiting, *skeletons], [*(None for _ in self._waiting), *bodies]
+
+        def plan(writer: Writer) -> tuple[Batch, list[bytes]]:
+            _require(writer, self._bundle)
+            waiting = set[int]()
+            if None in bodies:
+                erased, _ = self._store._fresh().erased_by(skeletons)
+                waiting = {at for at, body in enumerate(bodies) if body is None}.difference(erased)
+            events = [at for at in range(len(skeletons)) if at not in waiting] if waiting else range(len(skeletons))
+            return _batch(skeletons, bodies, events), [skeletons[at] for at in sorted(waiting)]
+
+        _, self._waiting = self._store.transact(plan, tables=PINS)
+        self.done += len(skeletons) - len(self._waiting)
+
+    def end(self) -> None:
+        """Refuse the bundle where something is still waiting.  Raises: BundleRefused."""
+        if self._waiting:
+            raise BundleRefused(self._bundle.path, _unexplained(self._waiting[0]))
+
+
+def _require(reader: Reader, bundle: BundleFile) -> None:
+    """Refuse, inside a transaction, a bundle that may not join any more.  Raises: BundleRefused."""
+    if admitted(reader, bundle) is None:
+        raise BundleRefused(bundle.path, "its key was unpinned meanwhile: pin it again, and import it again")
+
+
+def _unexplained(skeleton: bytes) -> str:
+    return f"event {id_bytes(skeleton).decode()} has no content, and no erasure says why: ask for a new one"
 
 
 class _Known:
@@ -104,8 +167,7 @@ class _Known:
         proven = frozenset(bare)
         for at, skeleton in enumerate(apart):
             if at not in proven and skeleton[1] != Erasure.code:
-                id = id_bytes(skeleton).decode()
-                raise BundleRefused(bundle.path, f"event {id} has no content, and no erasure says why")
+                raise BundleRefused(bundle.path, _unexplained(skeleton))
         for at, (skeleton, body) in enumerate(self._differing, len(apart)):
             if at not in proven:
                 raise self._conflict(skeleton, body)
@@ -144,23 +206,27 @@ def _planned(
     return planned
 
 
-def _batches(bundle: BundleFile) -> Iterator[Batch]:
-    """The events of a bundle, as many at a time as go into one commit."""
-    skeletons, bodies, size = list[bytes](), list[bytes](), 0
+def _batches(bundle: BundleFile) -> Iterator[tuple[list[bytes], list[bytes | None]]]:
+    """The skeletons and bodies of a bundle, as many at a time as go into one commit."""
+    skeletons, bodies, size = list[bytes](), list[bytes | None](), 0
     for payload in bundle.frames():
         more, contents = _core.split_records(payload)
         skeletons += more
-        bodies += (_EMPTY[skeleton[1]] if body is None else body for skeleton, body in zip(more, contents, strict=True))
+        bodies += contents
         size += len(payload)
         if len(skeletons) >= _BATCH or size >= _BATCH_BYTES:
-            yield Batch(_Events(skeletons, bodies), skeletons, bodies)
+            yield skeletons, bodies
             skeletons, bodies, size = [], [], 0
     if skeletons:
-        yield Batch(_Events(skeletons, bodies), skeletons, bodies)
+        yield skeletons, bodies
 
 
-def _appended(batch: Batch, writer: Writer) -> tuple[Batch, None]:
-    return batch, None
+def _batch(skeletons: Sequence[bytes], bodies: Sequence[bytes | None], places: Iterable[int]) -> Batch:
+    """The events at some of these places; of those without content the log keeps none, whatever is given here."""
+    chosen = [(skeletons[at], bodies[at]) for at in places]
+    some = [skeleton for skeleton, _ in chosen]
+    contents = [_EMPTY[skeleton[1]] if body is None else body for skeleton, body in chosen]
+    return Batch(_Events(some, contents), some, contents)
 
 
 class _Events(Sequence[Event]):
@@ -192,18 +258,18 @@ def _follow(store: Store, bundle: BundleFile, heads: Mapping[str, str]) -> list[
     manifest = bundle.manifest
 
     def plan(writer: Writer) -> tuple[tuple[()], list[Way]]:
-        if admitted(writer, bundle) is None:
-            raise BundleRefused(bundle.path, "its key was unpinned meanwhile")
+        _require(writer, bundle)
         engine, ours = store._fresh(), all_heads(writer)
         ways = [way_of(name, ours.get(name), theirs, engine.is_ancestor) for name, theirs in heads.items()]
         for way in ways:
             if way.how in (CREATED, FAST_FORWARD):
                 write_move(writer, way.name, way.theirs, "import")
-        note_imported(writer, manifest.issuer, manifest.origin, Numbered(manifest.number, manifest.id))
-        held.forget(writer, manifest.id)
+        note(writer, manifest)
         return (), ways
 
-    return store.transact(plan, tables=(*PINS, *REFS, *held.TABLES))[1]
+    ways = store.transact(plan, tables=(*PINS, *REFS))[1]
+    held.forget(store, manifest)
+    return ways
 
 
 def _merge(store: Store, way: Way, strategy: Strategy) -> Plan:

@@ -91,7 +91,7 @@ class Manifest:
     issuer: str
     #: The id of the log that the events come from, 32 hex digits.
     origin: str
-    #: Counts the bundles of that log, from 1.
+    #: Rises from bundle to bundle of that log.
     number: int
     #: The log had so many events when the bundle was made.
     seq: int
@@ -265,7 +265,7 @@ def _valid(manifest: Manifest) -> None:
     if manifest.digest is not None and not re.fullmatch("[0-9a-f]{64}", manifest.digest):
         raise ValueError(f"a digest has 64 hex digits, not {manifest.digest!r:.80}")
     if not 1 <= manifest.number < _NUMBERS:
-        raise ValueError(f"bundles count from 1, not {manifest.number}")
+        raise ValueError(f"the number of a bundle is 1 or more, not {manifest.number}")
     if not 0 <= manifest.seq < _NUMBERS:
         raise ValueError(f"a log of {manifest.seq} events")
     if manifest.base is not None:

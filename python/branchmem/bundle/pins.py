@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from branchmem import Store
@@ -26,6 +27,8 @@ TABLES: Final = ("pins",)
 _PIN: Final = b"pin\0"
 _FROM: Final = b"from\0"
 _MADE: Final = b"made\0"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +136,15 @@ def note_imported(writer: Writer, issuer: str, origin: str, bundle: Numbered) ->
         writer.table("pins").put(_FROM + public_bytes(issuer) + bytes.fromhex(origin), pack(bundle))
 
 
-def next_number(reader: Reader) -> int:
-    """The number of the next bundle of this log, inside a transaction."""
+def next_number(reader: Reader, now: datetime) -> int:
+    """The number of the next bundle of this log, inside a transaction: the microseconds since 1970, or more.
+
+    Numbers rise whatever the clock does; and as long as it is right, also after a backup was restored that knows
+    nothing of the latest bundles.
+    """
     value = reader.table("pins").get(_MADE)
-    return 1 if value is None else 1 + int(unpack(value)[0])
+    least = 1 if value is None else 1 + int(unpack(value)[0])
+    return max(least, (now - _EPOCH) // _MICROSECOND)
 
 
 def note_exported(writer: Writer, bundle: Numbered) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
 from branchmem.bundle.file import BundleFile
@@ -41,14 +42,15 @@ class Exported:
 
     def __str__(self) -> str:
         manifest, counts = self.manifest, self.manifest.counts
-        after = "" if manifest.base is None else f", going on from bundle {manifest.base.number}"
+        after = "" if manifest.base is None else f", going on from bundle {manifest.base.id}"
         erased = f", {counts.erased:,} of them without content" if counts.erased else ""
         undoing = counts.retractions + counts.restorations + counts.erasures
         whom = manifest.recipient or "everybody"
-        until = "" if manifest.expires is None else f", until {manifest.expires.isoformat(timespec='seconds')}"
+        until = "" if manifest.expires is None else f", until {_second(manifest.expires)}"
         return "\n".join(
             (
-                f"bundle {manifest.id} at {self.path}: number {manifest.number} of log {manifest.origin}{after}",
+                f"bundle {manifest.id} at {self.path}: "
+                f"of log {manifest.origin}, made {_second(manifest.created)}{after}",
                 f"events: {_counted(counts.messages, 'message', 'messages')}, "
                 f"{_counted(counts.memories, 'memory', 'memories')}{erased}, "
                 f"{undoing:,} that take back, restore or erase",
@@ -92,9 +94,10 @@ class Imported:
     fingerprint: str
     #: The name under which that key is pinned here; None: nothing of the bundle joins the log.
     pinned: str | None
-    #: The log that it came from, and which of that log's bundles it is.
+    #: The log that it came from, and which of that log's bundles it is: numbers rise.
     origin: str
     number: int
+    created: datetime
     dry_run: bool
     #: Events that joined the log.
     imported: int = 0
@@ -123,6 +126,7 @@ class Imported:
             pinned=pinned,
             origin=manifest.origin,
             number=manifest.number,
+            created=manifest.created,
             dry_run=dry_run,
         )
 
@@ -136,6 +140,7 @@ class Imported:
             "pinned": self.pinned,
             "origin": self.origin,
             "number": self.number,
+            "created": self.created.isoformat(timespec="microseconds"),
             "dry_run": self.dry_run,
             "imported": self.imported,
             "duplicates": self.duplicates,
@@ -156,9 +161,9 @@ class Imported:
         refused = _listed(f"{count:,} {why}" for why, count in self.refused.items() if count)
         return "\n".join(
             (
-                f"bundle {self.bundle}: number {self.number} of log {self.origin}, signed by {whose}",
-                f"{self.imported:,} {verb}, {self.duplicates:,} here already, "
-                f"{self.held:,} {holds}; refused: {refused}",
+                f"bundle {self.bundle}: of log {self.origin}, made {_second(self.created)}, signed by {whose}",
+                f"events: {self.imported:,} {verb}, {self.duplicates:,} here already, "
+                f"{self.held:,} {holds} outside of the log; refused: {refused}",
                 f"refs: {_listed(map(str, self.refs))}; {_counted(len(self.adopted), 'memory', 'memories')} adopted",
                 f"{_counted(len(self.conflicts), 'conflict', 'conflicts')}, {len(self.resolved):,} resolved",
             )
@@ -168,6 +173,10 @@ class Imported:
 def _conflict(conflict: Conflict) -> dict[str, Any]:
     sides = {"base": conflict.base, "ours": conflict.ours, "theirs": conflict.theirs}
     return {"about": conflict.about, **{name: None if one is None else one.to_dict() for name, one in sides.items()}}
+
+
+def _second(time: datetime) -> str:
+    return time.isoformat(sep=" ", timespec="seconds")
 
 
 def _listed(said: Iterable[str]) -> str:

@@ -105,7 +105,7 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Check all of FILE, then take it in: it joins the log where its key is pinned, and is held apart where not."""
-    own = _own(key)
+    own, names = _own(key), _mapped(refs)
     if not (dry_run or store.exists()):
         with bm.open_temporary() as trial, progress("checking") as advance:  # what is refused leaves no empty store
             trial.import_bundle(file, key=own, dry_run=True, progress=advance)
@@ -115,7 +115,7 @@ def import_(
             file,
             key=own,
             strategy=strategy.value,
-            refs=_mapped(refs),
+            refs=names,
             dry_run=dry_run,
             progress=advance,
         )
@@ -243,11 +243,15 @@ def _own(path: Path | None) -> Key | None:
 
 
 def _mapped(given: list[str] | None) -> dict[str, str] | None:
-    """`THEIRS=MINE` as people type it; a name alone is the same here."""
+    """`THEIRS=MINE` as people type it; a name alone is the same here.  Raises: BadParameter for a name given twice."""
     if not given:
         return None
-    pairs = (name.partition("=") for name in given)
-    return {theirs: mine if other else theirs for theirs, other, mine in pairs}
+    names: dict[str, str] = {}
+    for theirs, other, mine in (name.partition("=") for name in given):
+        if theirs in names:
+            raise typer.BadParameter(f"{theirs} is named twice: it arrives once", param_hint="--ref")
+        names[theirs] = mine if other else theirs
+    return names
 
 
 def _tell(receipt: Imported, *, as_json: bool) -> None:

@@ -20,14 +20,13 @@ class Offer:
     id: str
     #: The memory that an adoption of it would name: itself, or the one that it restates.
     original: str
-    #: What an adoption of it would name as replaced: beside the original, all that this and its restatements name.
+    #: What an adoption of it would name as replaced: the original, all that this and its restatements name, and what
+    #: it would strike without that.
     supersedes: set[str]
     #: Of that, what is decided rather than inherited.
     decided: frozenset[str]
     #: What is visible at the target and would be replaced.
     strikes: frozenset[str] = frozenset()
-    #: What is visible at the target, replaced by this as this is by that.
-    rivals: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, world: World, id: str) -> Offer:
@@ -95,11 +94,11 @@ def _kept_out(world: World, target: Target, offer: Offer, together: Set[str]) ->
     if offer.id in together:
         strikes -= together
         replacing -= together
-    offer.rivals = frozenset(strikes & replacing)
-    replacing = (replacing - strikes) | target.in_place_of(offer.id)
-    if replacing and not taken:
-        return f"memory {min(replacing)} replaces it there"
-    offer.strikes = frozenset(ours for ours in strikes - offer.rivals if world.said(ours) != world.said(offer.id))
+    in_its_place = (replacing - strikes) | target.in_place_of(offer.id)
+    if in_its_place and not taken:
+        return f"memory {min(in_its_place)} replaces it there"
+    offer.strikes = frozenset(ours for ours in strikes - replacing if world.said(ours) != world.said(offer.id))
+    offer.supersedes |= offer.strikes - world.reach(offer.id)
     return None
 
 
@@ -144,7 +143,7 @@ def _is_there(world: World, target: Target, sifted: Sifted, offer: Offer) -> boo
     if not same:
         return False
     if offer.strikes or not _covers(world, same, offer):
-        sifted.carried.setdefault(same[0], set()).update(offer.supersedes - {offer.original}, offer.strikes)
+        sifted.carried.setdefault(same[0], set()).update(offer.supersedes - {offer.original})
     sifted.skipped[offer.id] = f"it is there as {same[0]}"
     sifted.same_as.setdefault(same[0], set()).add(offer.id)
     return True
@@ -157,6 +156,5 @@ def _add(world: World, sifted: Sifted, first: Offer, offer: Offer) -> None:
         return
     if offer.strikes or not _covers(world, [first.id], offer):
         first.supersedes |= offer.supersedes
-        first.strikes |= offer.strikes
     sifted.skipped[offer.id] = f"memory {first.id}, which is offered as well, says the same"
     sifted.same_as.setdefault(first.id, set()).add(offer.id)

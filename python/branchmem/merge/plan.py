@@ -107,7 +107,7 @@ def plan(
     """
     target = Target(world, into_head)
     sifted = sift(world, target, candidates, together)
-    conflicts = _conflicts(world, target, sifted, ancestor)
+    conflicts = _conflicts(world, target, sifted, together, ancestor)
     decisions, undecided = decide(conflicts, strategy)
     skipped = sifted.skipped | {
         loser: f"it lost to {decision.winners[0]}"
@@ -144,16 +144,21 @@ class _Copy(NamedTuple):
     supersedes: frozenset[str]
 
 
-def _conflicts(world: World, target: Target, sifted: Sifted, ancestor: str | None) -> list[Conflict]:
-    """Each pair of what stays visible at the target and what is new there that cannot both stand, sorted."""
+def _conflicts(
+    world: World, target: Target, sifted: Sifted, together: Set[str], ancestor: str | None
+) -> list[Conflict]:
+    """Each pair of what stays visible at the target and what is new there that cannot both stand, sorted.
+
+    What the source shows as well stands beside the new one there already.
+    """
     found = []
     for offer in sifted.new:
         key, text = world.fields(offer.id).get("key"), world.said(offer.id).text
         reach = world.reach(offer.id)
         rivals = {*target.by_key.get(key, ())} if key is not None else set[str]()
-        rivals.update(offer.rivals, *(target.reaching.get(id, ()) for id in reach))
-        for ours in sorted(rivals - sifted.struck):
-            if world.said(ours).text == text:
+        rivals.update(*(target.reaching.get(id, ()) for id in reach))
+        for ours in sorted(rivals - sifted.struck - together):
+            if world.said(ours).text == text or _has_met(world, sifted, ours):
                 continue
             shared = world.nearest(offer.id, world.reach(ours))
             about = key if key is not None and world.fields(ours).get("key") == key else shared or ours
@@ -170,6 +175,11 @@ def _conflicts(world: World, target: Target, sifted: Sifted, ancestor: str | Non
     return found
 
 
+def _has_met(world: World, sifted: Sifted, ours: str) -> bool:
+    """Whether the source took a memory of the target over, and let it stand beside what it shows."""
+    return any(ours in world.lineage(theirs) for theirs in sifted.same_as.get(ours, ()))
+
+
 def _known_of(world: World, ancestor: str | None, key: str) -> str | None:
     """What is visible of a key where two branches part; of several, the first by id."""
     if ancestor is None:
@@ -183,7 +193,7 @@ def _copies(world: World, sifted: Sifted, decisions: Sequence[Decision]) -> list
     A winner supersedes the losers, all that they name as replaced, and what else was offered and says the same as they.
     """
     originals = {offer.id: offer.original for offer in sifted.new}
-    named = {offer.id: {*offer.supersedes, *offer.strikes} for offer in sifted.new}
+    named = {offer.id: set(offer.supersedes) for offer in sifted.new}
     for id, carried in sifted.carried.items():
         originals[id], named[id] = id, {id, *world.supersedes(id), *carried}
     for decision in decisions:

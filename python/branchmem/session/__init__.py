@@ -14,10 +14,11 @@ settled      work in a thread, for async callers
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from branchmem import refs
 from branchmem.canonical import NO_META, new_id, now
@@ -49,11 +50,9 @@ class Session:
         if isinstance(beside, str):
             raise TypeError(f"beside is a list of refs: write beside=[{beside!r:.80}]")
         self.store = store
-        self.ref = refs.valid_name(ref)
         #: The refs on whose heads its views stand as well.
         self.beside = tuple(dict.fromkeys(map(refs.valid_name, beside)))
-        if ref in self.beside:
-            raise InvalidRef(ref, "a session stands there already, and so not beside it")
+        self._stand_at(ref)
 
     @classmethod
     def open(cls, store: Store, ref: str, *, beside: Iterable[str] = (), create: bool = True) -> Session:
@@ -67,7 +66,7 @@ class Session:
         def start(writer: Writer) -> tuple[list[Message], None]:
             if ref in refs.all_heads(writer):
                 return [], None
-            session._beside_heads(writer)
+            session._refuse_one_tree(writer)
             refs.write_move(writer, ref, root.id, "create")
             return [root], None
 
@@ -201,9 +200,13 @@ class Session:
 
         return self._move("switch", there)
 
-    def fork(self, name: str) -> Session:
-        """A session at a new ref where this one stands, beside the same refs.  Raises: RefExists; InvalidRef."""
-        fork = Session(self.store, name, self.beside)
+    def fork(self, name: str) -> Self:
+        """A session like this one at a new ref where this one stands, beside the same refs.
+
+        Raises: RefExists; InvalidRef.
+        """
+        fork = copy(self)
+        fork._stand_at(name)
 
         def plan(writer: Writer) -> tuple[tuple[()], None]:
             refs.refuse_existing(writer, fork.ref)
@@ -233,18 +236,7 @@ class Session:
         first derives from, replaces or is about something else; InvalidEvent.
         Cost: one commit, and a look at the memories that have one of the sources.
         """
-        memory = Memory(
-            new_id(),
-            text,
-            sources=remembering.named(sources, "sources"),
-            derived_from=remembering.named(derived_from, "derived_from"),
-            supersedes=remembering.named(supersedes, "supersedes"),
-            kind=kind,
-            key=key,
-            importance=importance,
-            meta=meta,
-            created=created or now(),
-        )
+        memory = remembering.drafted(text, sources, derived_from, supersedes, kind, key, importance, meta, created)
         step = step_of(self)
         if step is not None and not step.is_over and (not memory.sources or step.id in memory.sources):
             return step._keep(memory)
@@ -306,7 +298,7 @@ class Session:
         """As `switch`."""
         return await settled(partial(self.switch, leaf))
 
-    async def afork(self, name: str) -> Session:
+    async def afork(self, name: str) -> Self:
         """As `fork`."""
         return await settled(partial(self.fork, name))
 
@@ -343,6 +335,11 @@ class Session:
         beside = f" beside {', '.join(self.beside)}" if self.beside else ""
         return f"<Session {self.ref}{beside} of {self.store.path}>"
 
+    def _stand_at(self, ref: str) -> None:
+        self.ref = refs.valid_name(ref)
+        if ref in self.beside:
+            raise InvalidRef(ref, "a session stands there already, and so not beside it")
+
     def _is_same(self, other: Session) -> bool:
         """Whether both are at one ref of one file."""
         return (self.ref, self.store.path) == (other.ref, other.store.path)
@@ -366,12 +363,9 @@ class Session:
 
         return self.store.transact(plan, tables=refs.TABLES)[1]
 
-    def _beside_heads(self, reader: Reader) -> list[str]:
-        return [refs.head(reader, name) for name in self.beside]
-
-    def _refuse_one_tree(self, reader: Reader, head: str) -> None:
-        """Raises: AmbiguousAnchor where two of the heads lie in one tree, be they one message."""
-        heads = (head, *self._beside_heads(reader))
+    def _refuse_one_tree(self, reader: Reader, *head: str) -> None:
+        """Raises: AmbiguousAnchor where two of the heads lie in one tree, be they one message; UnknownRef."""
+        heads = (*head, *(refs.head(reader, name) for name in self.beside))
         seen: dict[str, str] = {}
         for anchor in heads if self.beside else ():
             top = self.store.tree.known_path(anchor)[0]

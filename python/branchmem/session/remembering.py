@@ -7,8 +7,10 @@ hash of a text is kept: what is erased must not be guessed from what stays.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from branchmem.canonical import new_id, now
 from branchmem.errors import EventConflict, InvalidEvent, InvalidEventType, UnknownEvent
 from branchmem.events import Memory, Message
 
@@ -25,6 +27,32 @@ def named(events: Iterable[str | Message] | Iterable[str | Memory], field: str) 
     if isinstance(events, (str, bytes, Message, Memory)) or not isinstance(events, Iterable):
         raise InvalidEventType(f"{field} is a list: write {field}=[{events!r:.80}]", events)
     return [event.id if isinstance(event, (Message, Memory)) else event for event in events]
+
+
+def drafted(
+    text: str,
+    sources: Iterable[str | Message],
+    derived_from: Iterable[str | Memory],
+    supersedes: Iterable[str | Memory],
+    kind: str,
+    key: str | None,
+    importance: float,
+    meta: Mapping[str, Any],
+    created: datetime | None,
+) -> Memory:
+    """A memory as it is given to `remember`, under an id of its own; `created` is now, unless it is given."""
+    return Memory(
+        new_id(),
+        text,
+        sources=named(sources, "sources"),
+        derived_from=named(derived_from, "derived_from"),
+        supersedes=named(supersedes, "supersedes"),
+        kind=kind,
+        key=key,
+        importance=importance,
+        meta=meta,
+        created=created or now(),
+    )
 
 
 def require(store: Store, memory: Memory, pending: Collection[str] = ()) -> None:

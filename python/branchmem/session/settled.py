@@ -7,6 +7,7 @@ once, it would find a ref that still moves.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -19,14 +20,15 @@ async def settled(work: Callable[[], T], *, cancelled: Callable[[], object] = la
     """
     import asyncio
 
-    task = asyncio.ensure_future(asyncio.to_thread(work))
+    # no task, as asyncio.to_thread would make one: a loop that is stopped cancels every task, and the thread goes on
+    working = asyncio.get_running_loop().run_in_executor(None, copy_context().run, work)
     stop: asyncio.CancelledError | None = None
-    while not task.done():
+    while not working.done():
         try:
-            await asyncio.wait([task])
+            await asyncio.wait([working])
         except asyncio.CancelledError as error:
             stop = error
             cancelled()
-    if stop is None or task.cancelled():
-        return task.result()
-    raise stop from task.exception()
+    if stop is None:
+        return working.result()
+    raise stop from working.exception()

@@ -51,6 +51,8 @@ _CURRENT: ContextVar[Step | None] = ContextVar("branchmem.step", default=None)
 def current_step() -> Step:
     """The innermost step that is open here.
 
+    Generators have no context of their own: of streams that are read in turns, the one that began last is innermost
+    for all.  Let each hold its step by name.
     Raises: NoStep; StepEnded where this is work of a step that is over.
     """
     step = next(_steps_here(), None)
@@ -104,6 +106,7 @@ class Step:
             if name in self._message.meta:
                 raise InvalidEvent(f"meta has {name}, which a step writes itself: take another name", name)
         self._on_cancel = on_cancel
+        self._process = os.getpid()
         self._lock = threading.RLock()
         self._state: Literal["new", "open", "ending", "ended"] = "new"
         self._cancelled = False
@@ -190,18 +193,7 @@ class Step:
         Raises: StepEnded; UnknownEvent for what is neither in the log nor of this step; EventConflict where the
         first derives from, replaces or is about something else; InvalidEvent.
         """
-        memory = Memory(
-            new_id(),
-            text,
-            sources=remembering.named(sources, "sources"),
-            derived_from=remembering.named(derived_from, "derived_from"),
-            supersedes=remembering.named(supersedes, "supersedes"),
-            kind=kind,
-            key=key,
-            importance=importance,
-            meta=meta,
-            created=created or now(),
-        )
+        memory = remembering.drafted(text, sources, derived_from, supersedes, kind, key, importance, meta, created)
         return self._keep(memory)
 
     def view(self, policy: Policy = STRICT) -> StepView:
@@ -219,7 +211,7 @@ class Step:
 
         What is still written to it is refused, and its end is that of a cancelled step.  Raises nothing here or there.
         """
-        with self._lock:
+        with self._alone():
             if self._state != "ended":
                 self._cancelled = True
 
@@ -260,13 +252,25 @@ class Step:
 
     @contextmanager
     def _opened(self, wanted: str) -> Iterator[Slice]:
-        with self._lock:
+        with self._alone():
             if self._state == "new":
                 raise NoStep(wanted)
             if not self.is_open:
                 raise StepEnded(self.id, wanted, self._cancelled)
             self.session.store._log.changed()  # refuses in the child of a fork, where nothing would be written
             yield self._part
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Alone among the threads of this process.
+
+        The child of a fork can write nothing, and waits for nobody: a lock that was held then is never let go.
+        """
+        if self._process == os.getpid():
+            with self._lock:
+                yield
+        else:
+            yield
 
     def _begin(self) -> None:
         store, ref = self.session.store, self.session.ref
@@ -276,16 +280,17 @@ class Step:
         if store._log.readonly:
             raise StoreReadOnly(store.path)
         self._part = Slice(store, replace(self._message, parent=store.refs[ref]), self._since)
-        self._outer = _CURRENT.get()
-        self._process = os.getpid()
+        # a stream that was abandoned leaves its step in the context for good: it is not held on to
+        self._outer = next((step for step in _steps_here() if not step.is_over), None)
         self._state = "open"
 
     def _leave(self) -> None:
         with suppress(ValueError):  # a generator may be resumed, and closed, in another context than it was begun in
             _CURRENT.reset(self._token)
+        del self._token  # which holds what was current before
 
     def _end(self, error: BaseException | None) -> None:
-        with self._lock:
+        with self._alone():
             self._state = "ending"
             self._cancelled = self._cancelled or error is not None
         try:

@@ -54,7 +54,7 @@ def move_lines(move: Move, *, width: int) -> Iterator[Text]:
     """What was done to a ref, and where it stands now."""
     if move.after is not None:
         return stands_lines(move.name, move.after, move.before, width=width)
-    stood = f" is deleted; it stood at {short(move.before or '')}"
+    stood = f" is deleted; it stood at {short(move.before)}" if move.before is not None else " was deleted before"
     return hanging(Text.assemble((plain(move.name), "bold"), stood), width)
 
 

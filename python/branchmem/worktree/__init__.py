@@ -18,12 +18,12 @@ Left out: git itself is never written to, and what the files of a branch say is 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from branchmem import Message, Store, new_id
-from branchmem.errors import BranchInUse, InvalidRef, UnknownBranch
+from branchmem.errors import BranchInUse, InvalidRef, ProfileAstray, UnknownBranch
 from branchmem.refs import TABLES, all_heads, head, valid_name, write_move
 from branchmem.worktree import git
 from branchmem.worktree.git import Place, State
@@ -125,7 +125,7 @@ class Worktree:
         """The session of the branch on which the directory stands now.
 
         Its ref is made where it is not there yet, and starts on the branch that it was made from.
-        Raises: WorktreeUnknown; InvalidRef where no ref can have this name.
+        Raises: WorktreeUnknown; InvalidRef where no ref can have this name; ProfileAstray.
         Cost: as `place`; once a branch, a run of git for each branch with a ref.
         """
         place = self.place
@@ -222,9 +222,14 @@ class Worktree:
         return found
 
     def _make(self, place: Place, ref: str) -> None:
-        """Make the ref, that of the profile, and the roots below them, as far as they are not there."""
+        """Make the ref, that of the profile, and the roots below them, as far as they are not there.
+
+        Raises: ProfileAstray where the profile stands in the tree of the ref; nothing was written then.
+        """
         valid_name(ref)
-        if {ref, PROFILE} <= self.store.refs.keys():
+        there = dict(self.store.refs.items())
+        if {ref, PROFILE} <= there.keys():
+            self._refuse_astray(there, there[ref])
             return
         start = start_of(self.store, place, self._heads(place))
         prefix = ref.removesuffix(place.name)
@@ -247,6 +252,8 @@ class Worktree:
                     made.append(top)
                 root = top.id if known is None else self.store.tree.known_path(known)[0]
                 write_move(writer, prefix + _ROOT, root, "create")
+            if top not in made:
+                self._refuse_astray(heads, root)
             old = prefix + start.branches[0] if start.renamed else ""
             if old in heads:
                 write_move(writer, ref, heads[old], RENAMED_FROM + old)
@@ -256,3 +263,9 @@ class Worktree:
             return made, None
 
         self.store.transact(plan, tables=TABLES)
+
+    def _refuse_astray(self, heads: Mapping[str, str], at: str) -> None:
+        """Raises: ProfileAstray where the ref of the profile, if there is one, stands in the tree of a message."""
+        profile = heads.get(PROFILE)
+        if profile is not None and (root := self.store.tree.common_ancestor(profile, at)) is not None:
+            raise ProfileAstray(profile, at, root)

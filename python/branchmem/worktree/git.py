@@ -153,7 +153,7 @@ def origins(place: Place) -> Origins:
     """What git's log says of how a place came to be.  Cost: two runs of git at most."""
     if place.state == "detached":
         return Origins(made_from=_came_from(place))
-    if place.state not in ("branch", "rebasing"):
+    if place.state not in ("branch", "rebasing") or place.name.startswith("@{"):
         return Origins()
     name, renamed = place.name, []
     for _, made, said in _logged(place.directory, _BRANCHES + place.name):

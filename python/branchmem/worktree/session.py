@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from branchmem import Memory, Message, Store, View, canonical, new_id
+from branchmem import Memory, Message, Store, View, new_id
 from branchmem.canonical import NO_META
 from branchmem.errors import BranchSwitched, InvalidEvent, StepEnded, WorktreeUnknown
 from branchmem.refs import TABLES, head, write_move
@@ -36,13 +36,15 @@ class WorktreeSession(Session):
     """The session of the branch on which a directory stood when it was taken, beside the profile.
 
     As `Session`; `say`, `edit` and steps note the commit that is checked out.  They raise BranchSwitched where the
-    directory stands on another branch by then, and WorktreeUnknown; a step only when it is entered.
+    directory stands on another branch by then, and WorktreeUnknown; a step only when it is entered.  A fork is no
+    branch of git: a session at a ref of any name, held at the same directory.
     """
 
     def __init__(self, store: Store, ref: str, place: Place, global_kinds: Iterable[str]) -> None:
         super().__init__(store, ref, [PROFILE])
         #: What git said of the directory when the session was taken.
         self.place = place
+        self._prefix = ref.removesuffix(place.name)
         self.global_kinds = frozenset(global_kinds)
 
     def say(
@@ -101,18 +103,7 @@ class WorktreeSession(Session):
                 meta=meta,
                 created=created,
             )
-        memory = Memory(
-            new_id(),
-            text,
-            sources=remembering.named(sources, "sources"),
-            derived_from=remembering.named(derived_from, "derived_from"),
-            supersedes=remembering.named(supersedes, "supersedes"),
-            kind=kind,
-            key=key,
-            importance=importance,
-            meta=meta,
-            created=created or canonical.now(),
-        )
+        memory = remembering.drafted(text, sources, derived_from, supersedes, kind, key, importance, meta, created)
         step = step_of(self)
         if isinstance(step, WorktreeStep):
             if not step.is_over:
@@ -136,7 +127,8 @@ class WorktreeSession(Session):
         """What git says of the directory now.  Raises: BranchSwitched; WorktreeUnknown."""
         now = git.look(self.place.directory)
         if (now.common, now.name) != (self.place.common, self.place.name):
-            raise BranchSwitched(now.directory, self.ref, self.ref.removesuffix(self.place.name) + now.name)
+            prefix = self._prefix if now.common == self.place.common else f"{now.project}/"
+            raise BranchSwitched(now.directory, self.ref, prefix + now.name)
         return now
 
     def _noting(self, meta: Mapping[str, Any], id: str | None) -> Mapping[str, Any]:
@@ -150,7 +142,11 @@ class WorktreeSession(Session):
 
 
 class WorktreeStep(Step):
-    """As `Step`.  What it remembers of global kinds is in no view before it has ended well, and dropped otherwise."""
+    """As `Step`.  What it remembers of global kinds is in no view before it has ended well, and dropped otherwise.
+
+    From then on it is about the user, not about the answer: it stays where the answer is regenerated, or its ref was
+    moved meanwhile.
+    """
 
     def __init__(self, session: WorktreeSession, **options: Any) -> None:
         if COMMIT in options["meta"]:
