@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "questions": {"errors", "events", "verdict", "_core"},
     "coalesce": {"events", "verdict"},
     "eventlog": {"errors", "events", "codec", "log", "_core"},
-    "appending": {"errors", "events", "verdict", "codec", "log", "eventlog", "_core"},
+    "appending": {"errors", "canonical", "events", "verdict", "codec", "log", "eventlog", "_core"},
     "changes": {"errors", "canonical", "events", "verdict", "questions", "eventlog", "_core"},
     "store": {
         "errors",

@@ -10,11 +10,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import branchmem as bm
 import pytest
 from branchmem import Memory, Message, Reason
-from branchmem.bundle import BundleFile, export_bundle
+from branchmem.bundle import BundleFile, export_bundle, exporting
 from branchmem.bundle.selection import needed
 from branchmem.errors import BundleNotWritten, BundleRefused, InvalidKey, StoreExists, StoreReadOnly, UnknownRef
 from branchmem.events import Erasure, Event, Restoration, Retraction
@@ -306,6 +307,30 @@ def test_what_is_erased_while_a_bundle_is_written_is_not_in_it(alice: bm.Store, 
     assert bare_ids(tmp_path / "all") == {"u3", "pay", "u1", "home", "flat", "u2", "moved"}
     assert made.manifest.digest == alice.digest()
     assert sorted(entry.name for entry in tmp_path.iterdir() if entry.name.startswith("all")) == ["all"]
+
+
+def test_what_turns_out_to_be_erased_while_a_bundle_is_written_comes_with_what_explains_it(
+    alice: bm.Store, tmp_path: Path
+) -> None:
+    """No erasure is new, but what links a memory to one that was erased before."""
+    alice.append([Memory("far", "a copy of it", derived_from=["between"])])
+    link = [Memory("between", "", derived_from=["pay"])]
+    write = exporting._write
+
+    def written(*arguments: Any) -> str | None:
+        if link:
+            alice.append([link.pop()])
+        return write(*arguments)
+
+    with patch("branchmem.bundle.exporting._write", side_effect=written):
+        made = alice.export_bundle(tmp_path / "all", key=ALICE)
+
+    assert bare_ids(tmp_path / "all") == {"u3", "pay", "between", "far"}
+    assert made.manifest.digest == alice.digest()
+    with opened(tmp_path, "other") as (other,):
+        other.pins.pin(ALICE.public, "alice")
+        other.import_bundle(tmp_path / "all")
+        assert other.digest() == alice.digest()
 
 
 def test_what_is_wanted_is_refused_by_name(alice: bm.Store, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 class Failing:
-    """An environment or a transaction whose `method` fails with each of `errors` in turn."""
+    """An environment or a transaction that writes, whose `method` fails with each of `errors` in turn."""
 
     def __init__(self, real: Any, method: str, errors: list[Exception]) -> None:
         self.real, self.method, self.errors = real, method, errors
@@ -54,7 +54,11 @@ class Failing:
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self.real, name)
         if name == "begin" and self.method != "begin":
-            return lambda **options: Failing(attribute(**options), self.method, self.errors)
+            return lambda **options: (
+                Failing(attribute(**options), self.method, self.errors)
+                if options.get("write")
+                else attribute(**options)
+            )
         if name != self.method or not self.errors:
             return attribute
 
@@ -62,6 +66,10 @@ class Failing:
             raise self.errors.pop(0)
 
         return fail
+
+    def _begin(self, **options: Any) -> Any:
+        txn = self.real.begin(**options)
+        return Failing(txn, self.method, self.errors) if options.get("write") else txn
 
 
 def lmdb_error(kind: type[lmdb.Error], code: int) -> lmdb.Error:

@@ -29,6 +29,7 @@ EVENTS = [
     bm.Memory("round", "about itself", sources=["a"], derived_from=["round"]),
     bm.Message("profile", None),
     bm.Memory("of-two", "a and the profile", sources=["a", "profile"]),
+    bm.Memory("from-both", "a and other", derived_from=["of-a", "of-other"]),
 ]
 
 
@@ -199,8 +200,8 @@ def test_what_no_ref_leads_to_is_listed_and_nothing_of_it_is_lost(store: bm.Stor
     store.refs.create("profile", "profile")
     left = store.unreachable()
     assert left.messages == ("b", "other")
-    assert left.memories == ("of-other", "of-both", "of-nothing", "of-missing", "round")
-    assert str(left) == "2 messages and 5 memories that no ref leads to"
+    assert left.memories == ("of-other", "of-both", "of-nothing", "of-missing", "round", "from-both")
+    assert str(left) == "2 messages and 6 memories that no ref leads to"
 
     store.refs.create("side", "other")
     assert store.unreachable().messages == ("b",)

@@ -249,6 +249,19 @@ def test_a_step_sees_what_was_erased_after_its_end_no_more(session: Session) -> 
     assert bm.Reason.ERASED in view.explain(own.id).reasons
 
 
+@pytest.mark.parametrize("policy", POLICIES[-3:-1], ids=["future", "sibling"])
+def test_a_view_of_the_whole_log_hands_out_nothing_that_was_erased_since(session: Session, policy: Policy) -> None:
+    known = session.remember("lives in Chengdu", sources=["u1"])
+    with session.step() as step:
+        view = step.view(policy)
+        session.store.erase([known.id])
+
+        with pytest.raises(bm.MemoryHidden, match="erased"):
+            view[known.id]
+        with pytest.raises(bm.MemoryHidden, match="erased"):
+            view.memories()
+
+
 def test_a_step_stands_beside_as_its_session_does(session: Session) -> None:
     profile = session.store.session("profile")
     vegan = profile.remember("vegan", sources=[profile.say("note", "vegan")])

@@ -173,14 +173,14 @@ def test_what_a_fast_forward_took_over_stays(worktree: Worktree) -> None:
 def test_what_is_about_the_user_stays(worktree: Worktree, shop: Repository) -> None:
     shop.switch("feature")
     with worktree.session().step() as step:
-        step.write("Hello Ada")
-        step.remember("is called Ada", kind="user")
+        step.write("No meat then")
+        step.remember("is vegan", kind="user")
         step.remember("greets first", kind="project")
     shop.switch("main")
 
     worktree.delete_branch("feature")
 
-    assert knows(worktree, "main") == ["is called Ada", "uses postgres"]
+    assert knows(worktree, "main") == ["is vegan", "uses postgres"]
     assert worktree.store.log.is_erased(step.id)
 
 

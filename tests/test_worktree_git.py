@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -276,6 +277,19 @@ def test_the_log_of_git_says_where_a_branch_was_made(shop: Repository, tmp_path:
         "made-beside": Origins(),  # it says HEAD, and not of which worktree
         "made-detached": Origins(made_from=(f"@{{{commit}}}",)),
     }
+
+
+def test_an_earlier_branch_of_the_same_name_says_nothing_of_this_one(shop: Repository) -> None:
+    shop.branch("again")
+    shop.switch("main")
+    shop.git("branch", "--quiet", "--delete", "again")
+    log = shop.folder / ".git" / "logs" / "HEAD"
+    earlier = re.sub(r"> (\d+) ", lambda found: f"> {int(found[1]) - 60} ", log.read_text("utf-8"))
+    log.write_text(earlier, "utf-8")
+    shop.branch("other")
+    shop.branch("again")
+
+    assert origins(look(shop.folder)) == Origins(made_from=("other",))
 
 
 def test_the_log_of_git_says_where_a_detached_head_was(shop: Repository) -> None:

@@ -293,15 +293,18 @@ def test_a_step_may_build_on_what_it_has_just_learned_of_the_user(store: bm.Stor
         name = step.remember("is vegan", kind="user")
         with pytest.raises(InvalidEvent, match="cannot derive from"):
             step.remember("needs tea", kind="user", derived_from=[scoped])
-        mail = step.remember("signs as Ada", kind="user", derived_from=[name])
+        with pytest.raises(InvalidEvent, match="joins the profile only when this step has ended well"):
+            step.remember("no meat in the fridge", kind="project", derived_from=[name])
+        diet = step.remember("eats tofu", kind="user", derived_from=[name])
+        step.remember("is vegan since May", kind="user", supersedes=[name])
         Worktree(store, worktree.directory).session().remember("wants replies", kind="feedback")
         other = Thread(target=session.remember, args=("is vegan",), kwargs={"kind": "user"})
         other.start()  # a thread of its own, and so not in the step
         other.join()
 
-    assert texts(store, PROFILE) == ["is vegan", "likes tea", "signs as Ada", "wants replies"]
-    (upstream,) = store.at_ref(PROFILE)[mail.id].derived_from
-    assert (upstream != name.id, upstream in store.at_ref(PROFILE)) == (True, True)
+    assert texts(store, PROFILE) == ["eats tofu", "is vegan since May", "likes tea", "wants replies"]
+    (upstream,) = store.at_ref(PROFILE)[diet.id].derived_from
+    assert (upstream != name.id, upstream in store.memory_ids) == (True, True)
 
 
 def test_a_step_that_is_over_or_cancelled_learns_nothing_more(store: bm.Store, worktree: Worktree) -> None:

@@ -15,13 +15,14 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import compress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from branchmem.canonical import new_id, pack, unpack
+from branchmem.canonical import Tag, new_id, pack, unpack
 from branchmem.codec import MAX_BLOCK_EVENTS
 from branchmem.errors import Error, EventConflict, InvalidEventType
 from branchmem.eventlog import event_of
-from branchmem.events import Erasure, Event, Memory, conflict, skeleton_fields
+from branchmem.events import Erasure, Event, Memory, conflict
 from branchmem.verdict import Appended
 
 if TYPE_CHECKING:
@@ -96,13 +97,20 @@ def held_event(reader: Reader, bundle: str, id: str) -> HeldEvent | None:
 
 def held_events(reader: Reader, bundle: str) -> Iterator[HeldEvent]:
     """What is held of a bundle, sorted by id."""
-    for key, value in reader.table(HELD).items(_HELD_EVENT + bundle.encode()):
-        yield _held(key, value)
+    return (_held(key, value) for key, value in _held_values(reader, bundle))
+
+
+def _held_values(reader: Reader, bundle: str) -> Iterator[tuple[bytes, bytes]]:
+    return reader.table(HELD).items(_HELD_EVENT + bundle.encode())
 
 
 def _held(key: bytes, value: bytes) -> HeldEvent:
-    end = _LENGTH_BYTES + int.from_bytes(value[:_LENGTH_BYTES], "little")
+    end = _skeleton_end(value)
     return HeldEvent(key, value[_LENGTH_BYTES:end], value[end:])
+
+
+def _skeleton_end(value: bytes) -> int:
+    return _LENGTH_BYTES + int.from_bytes(value[:_LENGTH_BYTES], "little")
 
 
 def hold(writer: Writer, bundle: str, id: str, skeleton: bytes, body: bytes) -> None:
@@ -119,22 +127,19 @@ def let_go(engine: _core.Engine, writer: Writer, causes: Sequence[bytes], only: 
     """
     count = 0
     for origin, bundles in _held_by_origin(writer, only).items():
-        events = partial(_held_of, writer, bundles)
-        erased = erased_among(engine, causes, partial(_skeletons, events), origin)
-        if 1 in erased:
-            gone = [event.key for event, is_erased in zip(events(), erased, strict=True) if is_erased]
-            for key in gone:
-                writer.table(HELD).delete(key)
-            count += len(gone)
+        erased = erased_among(engine, causes, partial(_held_skeletons, writer, bundles), origin)
+        places = (key for bundle in bundles for key, _ in _held_values(writer, bundle))
+        gone = list(compress(places, erased)) if 1 in erased else []
+        for key in gone:
+            writer.table(HELD).delete(key)
+        count += len(gone)
     return count
 
 
-def _held_of(reader: Reader, bundles: Iterable[str]) -> Iterator[HeldEvent]:
-    return (event for bundle in bundles for event in held_events(reader, bundle))
-
-
-def _skeletons(events: Callable[[], Iterable[HeldEvent]]) -> Iterator[bytes]:
-    return (event.skeleton for event in events())
+def _held_skeletons(reader: Reader, bundles: Iterable[str]) -> Iterator[bytes]:
+    for bundle in bundles:
+        for _, value in _held_values(reader, bundle):
+            yield value[_LENGTH_BYTES : _skeleton_end(value)]
 
 
 def _held_by_origin(reader: Reader, only: str | None) -> dict[Origin, list[str]]:
@@ -224,10 +229,11 @@ def _spread(erased: bytearray, spreading: Iterable[int], skeletons: Iterable[byt
     for at, skeleton in enumerate(skeletons):
         ids.append(hash(id_bytes(skeleton)))
         if skeleton[1] == Memory.code:
-            fields = skeleton_fields(skeleton)
-            for id in (*fields.get("derived_from", ()), *filter(None, [fields.get("adopts")])):
-                above.append(hash(id.encode()))
-                below.append(at)
+            flat = unpack(skeleton)
+            for tag, named in zip(flat[2::2], flat[3::2], strict=True):
+                for id in named if tag == Tag.DERIVED_FROM else [named] if tag == Tag.ADOPTS else ():
+                    above.append(hash(id.encode()))
+                    below.append(at)
     order = array("Q", sorted(range(len(above)), key=above.__getitem__))
     waiting, taken = list(spreading), bytearray(len(erased))
     while waiting:

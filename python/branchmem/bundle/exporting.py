@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from branchmem import Reason, Store, _core, new_id
+from branchmem import Store, _core, new_id
 from branchmem.bundle.file import BundleFile
 from branchmem.bundle.keys import Key, fingerprint, is_fingerprint, load_key
 from branchmem.bundle.manifest import Base
@@ -186,8 +186,11 @@ def _part(store: Store, id: str, names: list[str] | None, earlier: _Earlier | No
 
 def _gone(store: Store, memories: int | None = None) -> _Gone:
     """What erasures have taken of the first so many memories of a log, or of all."""
-    reasons = store.at(None, count=False).reasons()[:memories]
-    return _Gone(len(store._fresh().ids_of(Erasure.type)), len(reasons), int((reasons & Reason.ERASED != 0).sum()))
+    engine = store._fresh()
+    erasures = len(engine.ids_of(Erasure.type))
+    end = len(store.memory_ids) if memories is None else memories
+    pages = (engine.memory_ids(start, min(start + _PAGE, end)) for start in range(0, end if erasures else 0, _PAGE))
+    return _Gone(erasures, end, sum(sum(map(engine.is_erased, page)) for page in pages))
 
 
 def _write(

@@ -54,11 +54,12 @@ def import_bundle(
     `strategy`, one of STRATEGIES.  `progress` is told of two rounds: checking, and taking in.
 
     Raises: BundleRefused, whatever is wrong with it, also where it is older than one that was imported, or goes on
-    from one that was not; EventConflict for an id that has other content here; MergeConflict, unless a dry run; then
-    nothing was written, except where another process wrote what conflicts in the meantime.  UnknownRef; InvalidRef;
-    BadAnchor; InvalidKey; the errors of a store.
+    from one that was not; EventConflict for an id that has other content here; MergeConflict, unless a dry run;
+    UnknownRef; InvalidRef; BadAnchor; InvalidKey.  Nothing was written then, except where others changed the store or
+    the file after all had been checked: that is a BundleRefused whose `applied` says how much had been taken in.  The
+    errors of a store, at any time: what was taken in by then stays, and importing again completes it.
     Cost: reads it twice, a frame at a time, and appends; where a ref went two ways, also as `Trial`.  Of an issuer
-    who is not pinned, where anything was erased, all skeletons at once.
+    who is not pinned, where anything was erased, once or twice more, as `erased_among`.
     """
     if strategy not in STRATEGIES:
         raise ValueError(f"strategy must be one of {', '.join(STRATEGIES)}, not {strategy!r:.80}")

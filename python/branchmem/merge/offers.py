@@ -6,7 +6,7 @@ that a conflict which was decided once is not asked about again elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from branchmem.merge.target import Target
@@ -27,6 +27,8 @@ class Offer:
     decided: frozenset[str]
     #: What is visible at the target and would be replaced.
     strikes: frozenset[str] = frozenset()
+    #: What the target took over of it before, visible or not.
+    taken: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, world: World, id: str) -> Offer:
@@ -62,11 +64,18 @@ def sift(world: World, target: Target, candidates: Iterable[str], together: Set[
     `together` is what stands side by side at the source: nothing of it takes the place of anything else of it.
     """
     sifted = Sifted()
+    offered = [Offer.of(world, id) for id in sorted(set(candidates))]
+    for offer in offered:
+        offer.taken = _taken(world, target, offer)
+    beside: dict[str, list[str]] = {}
+    for offer in offered:
+        if offer.id in together:
+            for id in world.lineage(offer.id):
+                beside.setdefault(id, []).append(offer.id)
     offers = []
-    for id in sorted(set(candidates)):
-        offer = Offer.of(world, id)
-        if (why := _kept_out(world, target, offer, together)) is not None:
-            sifted.skipped[id] = why
+    for offer in offered:
+        if (why := _kept_out(world, target, offer, together, beside)) is not None:
+            sifted.skipped[offer.id] = why
         else:
             offers.append(offer)
     offers = _without_replaced(world, sifted, offers, together)
@@ -74,41 +83,56 @@ def sift(world: World, target: Target, candidates: Iterable[str], together: Set[
     first: dict[Said, Offer] = {}
     for offer in offers:
         if not _is_there(world, target, sifted, offer):
-            _add(world, sifted, first.setdefault(world.said(offer.id), offer), offer)
+            _add(sifted, first.setdefault(world.said(offer.id), offer), offer)
     return sifted
 
 
-def _kept_out(world: World, target: Target, offer: Offer, together: Set[str]) -> str | None:
+def _kept_out(
+    world: World, target: Target, offer: Offer, together: Set[str], beside: Mapping[str, list[str]]
+) -> str | None:
     """Why an offer is not even looked at, if so; else what it would strike is noted in it."""
     if offer.id in target.live:
         return "it is visible there"
     if (why := target.keeps_out(offer.id)) is not None:
         return why
-    taken = _taken(world, target, offer)
-    if taken and target.live.isdisjoint(taken):
-        return f"it was taken over there before, as {taken[0]}, which is hidden there"
+    if offer.taken and target.live.isdisjoint(offer.taken):
+        return f"it was taken over there before, as {offer.taken[0]}, which is hidden there"
     strikes = {ours for id in world.replaced(offer.id) for ours in target.copies.get(id, ())}
     replacing = {
         ours for id in world.copied(offer.id) for ours in target.reaching.get(id, ()) if id not in world.lineage(ours)
     }
     if offer.id in together:
         strikes -= together
+        strikes = {ours for ours in strikes if not _stands_for(world, ours, beside)}
         replacing -= together
     in_its_place = (replacing - strikes) | target.in_place_of(offer.id)
-    if in_its_place and not taken:
-        return f"memory {min(in_its_place)} replaces it there"
+    if in_its_place and not offer.taken:
+        return f"memory {min(in_its_place & target.live or in_its_place)} replaces it there"
     offer.strikes = frozenset(ours for ours in strikes - replacing if world.said(ours) != world.said(offer.id))
     offer.supersedes |= offer.strikes - world.reach(offer.id)
     return None
 
 
-def _taken(world: World, target: Target, offer: Offer) -> list[str]:
-    """What the target took over of an offer before, visible or not."""
+def _taken(world: World, target: Target, offer: Offer) -> tuple[str, ...]:
+    """What the target took over of an offer before, visible or not, and of what the offer is a copy of.
+
+    What came there another way as a copy of the same counts where all of that is hidden there.
+    """
     taken = dict.fromkeys(target.adoptions.get(offer.id, ()))
     for id in target.adoptions.get(offer.original, ()):
         if id in target.live or _covers(world, [id], offer):
             taken[id] = None
-    return list(taken)
+    copied = world.copied(offer.id)
+    if target.live.isdisjoint(copied):
+        akin = [id for above in copied[1:] for id in target.adoptions.get(above, ())]
+        if target.live.isdisjoint(akin):
+            taken |= dict.fromkeys(id for id in akin if _covers(world, [id], offer))
+    return tuple(taken)
+
+
+def _stands_for(world: World, ours: str, beside: Mapping[str, list[str]]) -> bool:
+    """Whether what is visible at the target is that which the source shows, in another copy; `beside` has it by copy."""
+    return any(world.said(id) == world.said(ours) for above in world.lineage(ours) for id in beside.get(above, ()))
 
 
 def _covers(world: World, memories: Iterable[str], offer: Offer) -> bool:
@@ -138,7 +162,7 @@ def _without_replaced(world: World, sifted: Sifted, offers: list[Offer], togethe
 
 def _is_there(world: World, target: Target, sifted: Sifted, offer: Offer) -> bool:
     """Whether what is visible at the target says the same, and goes on to; what it should replace is noted."""
-    same = [id for id in _taken(world, target, offer) if id in target.live and id not in sifted.struck]
+    same = [id for id in offer.taken if id in target.live and id not in sifted.struck]
     same = same or [id for id in target.saying(world.said(offer.id)) if id not in sifted.struck]
     if not same:
         return False
@@ -149,12 +173,11 @@ def _is_there(world: World, target: Target, sifted: Sifted, offer: Offer) -> boo
     return True
 
 
-def _add(world: World, sifted: Sifted, first: Offer, offer: Offer) -> None:
-    """Note an offer as new, or as the same as the first that says so."""
+def _add(sifted: Sifted, first: Offer, offer: Offer) -> None:
+    """Note an offer as new, or as the same as the first that says so, which replaces what either does."""
     if first is offer:
         sifted.new.append(offer)
         return
-    if offer.strikes or not _covers(world, [first.id], offer):
-        first.supersedes |= offer.supersedes
+    first.supersedes |= offer.supersedes
     sifted.skipped[offer.id] = f"memory {first.id}, which is offered as well, says the same"
     sifted.same_as.setdefault(first.id, set()).add(offer.id)

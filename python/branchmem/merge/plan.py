@@ -58,7 +58,7 @@ class Plan:
     resolved: tuple[Resolved, ...] = ()
     #: Conflicts that the strategy leaves open: where there is one, nothing may be written.
     undecided: tuple[Conflict, ...] = ()
-    #: Memories that the target shows on, though a retraction hides them at the source.
+    #: Memories that the target shows before, though a retraction hides them at the source; `hides` names some of them.
     taken_back: tuple[str, ...] = ()
     #: What would be hidden at the target and what shown, by id; those of a fast-forward are not looked for.
     hides: tuple[str, ...] = ()
@@ -154,16 +154,17 @@ def _conflicts(
     found = []
     for offer in sifted.new:
         key, text = world.fields(offer.id).get("key"), world.said(offer.id).text
-        reach = world.reach(offer.id)
+        reach = world.reach(offer.id).union(*map(world.reach, sifted.same_as.get(offer.id, ())))
         rivals = {*target.by_key.get(key, ())} if key is not None else set[str]()
         rivals.update(*(target.reaching.get(id, ()) for id in reach))
         for ours in sorted(rivals - sifted.struck - together):
             if world.said(ours).text == text or _has_met(world, sifted, ours):
                 continue
-            shared = world.nearest(offer.id, world.reach(ours))
+            alike = (offer.id, *sorted(sifted.same_as.get(offer.id, ())))
+            shared = next(filter(None, (world.nearest(id, world.reach(ours)) for id in alike)), None)
             about = key if key is not None and world.fields(ours).get("key") == key else shared or ours
             base = shared if shared is not None or key is None else _known_of(world, ancestor, key)
-            is_known = base is not None and world.fields(base) and not target.is_erased(base)
+            is_known = base is not None and world.fields(base) and target.keeps_out(base) is None
             found.append(
                 Conflict(
                     base=world.memory(base) if base is not None and is_known else None,
@@ -176,8 +177,9 @@ def _conflicts(
 
 
 def _has_met(world: World, sifted: Sifted, ours: str) -> bool:
-    """Whether the source took a memory of the target over, and let it stand beside what it shows."""
-    return any(ours in world.lineage(theirs) for theirs in sifted.same_as.get(ours, ()))
+    """Whether the source shows the same memory, or a copy of the same, and let it stand beside all else."""
+    lineage = set(world.lineage(ours))
+    return any(not lineage.isdisjoint(world.lineage(theirs)) for theirs in sifted.same_as.get(ours, ()))
 
 
 def _known_of(world: World, ancestor: str | None, key: str) -> str | None:
@@ -211,6 +213,7 @@ def _copies(world: World, sifted: Sifted, decisions: Sequence[Decision]) -> list
 
 def _events(world: World, role: Role, into_head: str, copies: Sequence[_Copy]) -> tuple[Message, list[Memory]]:
     """The message and, in the order of the copies, their memories; their ids say what is done, and where."""
+    copies = [copy._replace(supersedes=_within_limit(world, copy)) for copy in copies]
     said = [role, into_head, *((copy.original, *sorted(copy.supersedes)) for copy in copies)]
     message = Message(f"{role}-{_named(said)}", into_head, role=role)
     memories = []
@@ -222,7 +225,7 @@ def _events(world: World, role: Role, into_head: str, copies: Sequence[_Copy]) -
                 original.text,
                 sources=[message.id],
                 adopts=copy.original,
-                supersedes=_within_limit(world, copy),
+                supersedes=copy.supersedes,
                 kind=original.kind,
                 key=original.key,
                 importance=original.importance,

@@ -77,10 +77,6 @@ class Target:
         stays = verdict.reasons & _STAYS
         return str(replace(verdict, reasons=stays, superseded_upstream=())) if stays else None
 
-    def is_erased(self, id: str) -> bool:
-        """Whether the content of a memory is gone."""
-        return Reason.ERASED in self._verdict(id).reasons
-
     def in_place_of(self, id: str) -> frozenset[str]:
         """What is live here in place of a memory, be it visible or not; copies of it aside."""
         by = self._verdict(id).culprits.get(Reason.SUPERSEDED, ())

@@ -166,7 +166,7 @@ def _receipt(
         conflicts=done.conflicts,
         resolved=done.resolved,
         undecided=done.undecided,
-        taken_back=done.taken_back,
+        taken_back=tuple(id for id in done.taken_back if id not in hidden),
         hidden=hidden,
         shown=shown,
         born_hidden=born_hidden,

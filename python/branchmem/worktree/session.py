@@ -174,6 +174,13 @@ class WorktreeStep(Step):
 
     def _keep(self, memory: Memory) -> Memory:
         if memory.kind not in self._held.global_kinds:
+            for noted in self.noted:
+                if noted.id in (*memory.derived_from, *memory.supersedes):
+                    raise InvalidEvent(
+                        f"{noted.id} joins the profile only when this step has ended well: remember what builds on it "
+                        "after that, or as a global kind",
+                        noted.id,
+                    )
             return super()._keep(memory)
         with self._opened("step.remember") as part:
             sourced = replace(memory, sources=(*memory.sources, self.id))

@@ -1,0 +1,21 @@
+"""What all refusals share: one line for people, printable whatever value is at fault."""
+
+from __future__ import annotations
+
+
+class Error(Exception):
+    """Base of all errors of branchmem: catch it to catch them all."""
+
+    def explanation(self) -> str:
+        """One line for people: what was refused, and the way out."""
+        return " ".join(str(arg) for arg in self.args)
+
+    def __str__(self) -> str:
+        """The explanation, printable whatever value is at fault: a lone surrogate is spelled out."""
+        return self.explanation().encode(errors="backslashreplace").decode()
+
+
+def short(value: object) -> str:
+    """A value as it is named in a line: its beginning, where it is long."""
+    shown = repr(value)
+    return shown if len(shown) <= 60 else shown[:57] + "..."
