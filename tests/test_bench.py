@@ -20,7 +20,20 @@ from bench.changed import CHANGES
 
 TOP = Path(__file__).parents[1]
 QUESTIONS = {"P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "R", "S", "T2", "B"}
-PEERS = {"numpy", "SQLite", "DuckDB", "networkx", "rustworkx", "pyroaring", "Python", "plain", "bare", "ourselves", "store", "200"}
+PEERS = {
+    "numpy",
+    "SQLite",
+    "DuckDB",
+    "networkx",
+    "rustworkx",
+    "pyroaring",
+    "Python",
+    "plain",
+    "bare",
+    "ourselves",
+    "store",
+    "200",
+}
 needs_cargo = pytest.mark.skipif(which("cargo") is None, reason="cargo builds the program that answers P5 and P6")
 
 
