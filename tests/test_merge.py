@@ -132,6 +132,17 @@ def test_a_merge_carries_no_retraction_and_says_so(forked: bm.Store) -> None:
     assert "still shows what is taken back at the source: name" in str(done)
 
 
+def test_what_the_merge_replaces_is_not_said_to_be_shown_still(forked: bm.Store) -> None:
+    forked.append([bm.Memory("full name", "The user is Li Wei", sources=["l1"], supersedes=["name"])])
+    forked.retract(["name"], at="l2", scope="branch")
+
+    seen = forked.merge("left", into="right", dry_run=True)
+    done = forked.merge("left", into="right")
+
+    assert (seen.taken_back, done.taken_back, done.hidden) == ((), (), ("name",))
+    assert "still shows" not in str(done)
+
+
 def test_what_the_target_took_back_or_replaced_does_not_come_back(forked: bm.Store) -> None:
     forked.retract(["name"], at="r1", scope="branch", id="r")
 
@@ -150,6 +161,63 @@ def test_merging_back_an_update_of_what_was_merged_replaces_it(forked: bm.Store)
     forked.merge("right", into="left")
 
     assert texts(forked, "left") == ["Drinks oolong", "Has a dog", "The user is Li"]
+
+
+def test_what_is_added_to_what_was_merged_before_is_in_no_conflict_with_it(forked: bm.Store) -> None:
+    forked.append([bm.Memory("reads", "Reads", sources=["l1"], key="hobby")])
+    forked.merge("left", into="right")
+    forked.append([bm.Memory("swims", "Swims", sources=["l2"], key="hobby")])
+
+    assert list(forked.merge("left", into="right").adopted) == ["swims"]
+
+
+@pytest.fixture
+def taken_up_again(forked: bm.Store) -> bm.Store:
+    """On the right, a newer version of dog and, beside it on purpose, the older one, taken up again."""
+    forked.append(
+        [
+            bm.Memory("dogs", "Has two dogs", sources=["r1"], supersedes=["dog"]),
+            bm.Message("r2", "r1"),
+            bm.Memory("dog again", "Has a dog", sources=["r2"], adopts="dog"),
+        ]
+    )
+    forked.refs.move("right", "r2")
+    return forked
+
+
+def test_what_was_taken_up_again_stays_where_it_is_merged_back(taken_up_again: bm.Store) -> None:
+    store = taken_up_again
+    store.merge("right", into="left")
+    assert texts(store, "left") == ["Drinks tea", "Has a dog", "Has two dogs", "The user is Li"]
+
+    done = store.merge("left", into="right")
+
+    assert (list(done.adopted), done.hidden) == (["tea"], ())
+    assert texts(store, "right") == texts(store, "left")
+
+
+def test_merging_again_leaves_what_was_taken_up_again(taken_up_again: bm.Store) -> None:
+    store = taken_up_again
+    at = store.refs["right"]
+    store.merge("right", into="left")
+
+    again = store.merge("right", into="left")
+
+    assert (again.message, store.refs["right"]) == (None, at)
+
+
+def test_what_was_taken_up_again_is_brought_where_the_older_one_is_replaced(forked: bm.Store) -> None:
+    forked.append(
+        [
+            bm.Memory("full name", "The user is Li Wei", sources=["l1"], supersedes=["name"]),
+            bm.Memory("name again", "The user is Li", sources=["l2"], adopts="name", key="name"),
+        ]
+    )
+
+    done = forked.merge("left", into="right")
+
+    assert (list(done.adopted), done.hidden) == (["full name", "name again", "tea"], ("name",))
+    assert texts(forked, "right") == sorted([*texts(forked, "left"), "Has a dog"])
 
 
 def test_a_dry_run_writes_nothing_and_says_what_would_be(forked: bm.Store) -> None:

@@ -218,6 +218,35 @@ def test_a_copy_that_was_taken_back_stays_taken_back(forked: bm.Store) -> None:
     assert "Drinks tea" in texts(forked, "left")
 
 
+@pytest.mark.parametrize("is_erased", [False, True], ids=["taken back", "erased"])
+def test_what_is_hidden_as_one_copy_does_not_come_as_another(forked: bm.Store, is_erased: bool) -> None:
+    for name in ("A", "B"):
+        forked.append([bm.Message(name.lower(), "u")])
+        forked.refs.create(name, name.lower())
+    one, other = (forked.adopt(["tea"], into=name).adopted["tea"] for name in ("A", "B"))
+    copy = forked.adopt([one], into="right").adopted[one]
+    if is_erased:
+        forked.append([Erasure("e", [copy])])
+    else:
+        forked.retract([copy], at=forked.refs["right"], scope="branch", revert=True)
+
+    done = forked.merge("B", into="right")
+
+    assert done.skipped == {other: f"it was taken over there before, as {copy}, which is hidden there"}
+    assert texts(forked, "right") == ["Has a dog", "The user is Li"]
+
+
+def test_of_several_versions_that_replace_it_the_visible_one_is_named(forked: bm.Store) -> None:
+    forked.append(
+        [
+            bm.Memory("drinks 2", "Drinks coffee", sources=["r1"], supersedes=["tea"]),
+            bm.Memory("drinks 3", "Drinks water", sources=["r1"], supersedes=["drinks 2"]),
+        ]
+    )
+
+    assert forked.adopt(["tea"], into="right").skipped == {"tea": "memory drinks 3 replaces it there"}
+
+
 def test_over_several_adoptions_it_was_taken_over_all_the_same(forked: bm.Store) -> None:
     forked.append([bm.Message("third", "u")])
     forked.refs.create("third", "third")

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import branchmem as bm
 import pytest
 from branchmem.errors import MergeConflict
-from branchmem.events import Erasure, Event
+from branchmem.events import Erasure, Event, Retraction
 from branchmem.merge import Conflict, Merged, Strategy
 
 NOON = datetime(2026, 4, 4, 12, tzinfo=UTC)
@@ -89,6 +89,23 @@ def test_over_several_versions_the_nearest_that_both_replace_is_the_base(forked:
 
 def test_what_was_erased_is_the_base_of_nothing(forked: bm.Store) -> None:
     assert in_conflict(forked, BASE, LEFT, RIGHT, Erasure("e", ["base"])) == [("home", "right home", "left home", None)]
+
+
+@pytest.mark.parametrize("sides", ["u", "r"])
+def test_what_was_taken_back_at_the_target_is_the_base_of_nothing(forked: bm.Store, sides: str) -> None:
+    back = Retraction("back", sides, scope="branch", memories=["base"])
+
+    assert in_conflict(forked, BASE, LEFT, RIGHT, back) == [("home", "right home", "left home", None)]
+
+
+def test_of_two_that_say_the_same_what_either_replaces_is_in_conflict(forked: bm.Store) -> None:
+    events = (
+        bm.Memory("a", "Chengdu", sources=["l"]),
+        bm.Memory("a2", "Chengdu", sources=["l"], supersedes=["base"]),
+        bm.Memory("b", "Hangzhou", sources=["r"], supersedes=["base"]),
+    )
+
+    assert in_conflict(forked, BASE, *events) == [("base", "b", "a", "base")]
 
 
 @pytest.mark.parametrize(

@@ -159,9 +159,11 @@ class Branches(Changes):
         view changes: see `held`.  `key` is one's own, for a bundle that is for it alone.
 
         Raises: BundleRefused, also for one that is older than what was imported; EventConflict for an id that has other
-        content here; MergeConflict, unless a dry run; nothing was written then.  UnknownRef, InvalidRef, BadAnchor.
+        content here; MergeConflict, unless a dry run.  Nothing was written then, except where others changed the store
+        or the file after all had been checked: that is a BundleRefused whose `applied` says how much was taken in.
+        UnknownRef, InvalidRef, BadAnchor.
         Cost: reads the bundle twice, a frame at a time, and appends.  Where a ref went two ways, replays the log; of
-        a key that is not pinned, where anything was erased, all skeletons at once.
+        a key that is not pinned, where anything was erased, reads it once or twice more.
         """
         from branchmem.bundle import import_bundle
 

@@ -83,7 +83,7 @@ def sift(world: World, target: Target, candidates: Iterable[str], together: Set[
     first: dict[Said, Offer] = {}
     for offer in offers:
         if not _is_there(world, target, sifted, offer):
-            _add(sifted, first.setdefault(world.said(offer.id), offer), offer)
+            _add(world, sifted, first.setdefault(world.said(offer.id), offer), offer)
     return sifted
 
 
@@ -103,7 +103,8 @@ def _kept_out(
     }
     if offer.id in together:
         strikes -= together
-        strikes = {ours for ours in strikes if not _stands_for(world, ours, beside)}
+        named = world.reach(offer.id)
+        strikes = {ours for ours in strikes if ours in named or not _stands_for(world, ours, beside)}
         replacing -= together
     in_its_place = (replacing - strikes) | target.in_place_of(offer.id)
     if in_its_place and not offer.taken:
@@ -131,7 +132,7 @@ def _taken(world: World, target: Target, offer: Offer) -> tuple[str, ...]:
 
 
 def _stands_for(world: World, ours: str, beside: Mapping[str, list[str]]) -> bool:
-    """Whether what is visible at the target is that which the source shows, in another copy; `beside` has it by copy."""
+    """Whether the source shows the same in another copy than the target; `beside` has its offers by what they copy."""
     return any(world.said(id) == world.said(ours) for above in world.lineage(ours) for id in beside.get(above, ()))
 
 
@@ -173,11 +174,12 @@ def _is_there(world: World, target: Target, sifted: Sifted, offer: Offer) -> boo
     return True
 
 
-def _add(sifted: Sifted, first: Offer, offer: Offer) -> None:
-    """Note an offer as new, or as the same as the first that says so, which replaces what either does."""
+def _add(world: World, sifted: Sifted, first: Offer, offer: Offer) -> None:
+    """Note an offer as new, or as the same as the first that says so."""
     if first is offer:
         sifted.new.append(offer)
         return
-    first.supersedes |= offer.supersedes
+    if offer.strikes or not _covers(world, [first.id], offer):
+        first.supersedes |= offer.supersedes
     sifted.skipped[offer.id] = f"memory {first.id}, which is offered as well, says the same"
     sifted.same_as.setdefault(first.id, set()).add(offer.id)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def imported_lines(receipt: Imported, *, width: int) -> Iterator[Text]:
     """What became of a bundle, in four lines: whose it is, its events, its refs, what was in conflict."""
-    number = f"bundle {short(receipt.bundle)}, number {receipt.number:,},"
+    bundle = f"bundle {short(receipt.bundle)}, made {receipt.created:{TIME}},"
     whose = f"of {plain(receipt.pinned)}" if receipt.pinned else f"of {receipt.fingerprint}: not pinned"
     would = "would be " if receipt.dry_run else ""
     refused = (
@@ -25,7 +25,7 @@ def imported_lines(receipt: Imported, *, width: int) -> Iterator[Text]:
     adopted = f"; {len(receipt.adopted):,} adopted" if receipt.adopted else ""
     moves = some(f"{plain(ref.name)} {ref.how} at {short(ref.after)}" for ref in receipt.refs)
     for said in (
-        f"{number} {whose}",
+        f"{bundle} {whose}",
         f"{receipt.imported:,} {would}imported, {receipt.duplicates:,} here already, {receipt.held:,} {would}held, "
         f"{sum(receipt.refused.values()):,} refused{refused}",
         f"refs: {moves or 'none'}{adopted}",
@@ -45,9 +45,9 @@ def _manifest_rows(manifest: Manifest, now: datetime) -> Iterator[tuple[str, str
     yield "bundle", manifest.id
     yield "signed by", manifest.fingerprint
     yield "public key", manifest.issuer
-    yield "from", f"log {manifest.origin}, its bundle {manifest.number:,}, up to seq {manifest.seq:,}"
+    yield "from", f"log {manifest.origin}, up to seq {manifest.seq:,}"
     if manifest.base is not None:
-        yield "goes on from", f"bundle {manifest.base.number:,}, {manifest.base.id}"
+        yield "goes on from", f"bundle {manifest.base.id}"
     yield "made", f"{manifest.created:{TIME}}"
     if manifest.expires is not None:
         yield "expires", f"{manifest.expires:{TIME}}" + (", so it is refused" if manifest.expires <= now else "")
@@ -64,7 +64,7 @@ def held_rows(bundles: Iterable[HeldBundle], *, width: int) -> Iterator[Text]:
         yield from rows(
             (
                 ("signed by", f"{bundle.fingerprint}, which is not pinned"),
-                ("from", f"log {bundle.origin}, its bundle {bundle.number:,}"),
+                ("from", f"log {bundle.origin}"),
                 ("made", f"{bundle.created:{TIME}}"),
                 ("holds", held),
             ),
