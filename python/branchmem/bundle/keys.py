@@ -152,11 +152,16 @@ def _private(pem: bytes, place: str) -> Ed25519PrivateKey:
     return private
 
 
+def _why(error: Exception) -> object:
+    """What the system says, without the path that is named already."""
+    return getattr(error, "strerror", None) or error
+
+
 def _read(path: str) -> bytes:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
-        raise InvalidKey(path, f"it cannot be read: {error}") from None
+        raise InvalidKey(path, f"it cannot be read: {_why(error)}") from None
     try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
@@ -167,7 +172,7 @@ def _read(path: str) -> bytes:
             raise InvalidKey(path, f"it has {found.st_size} bytes, more than any key")
         return os.read(fd, MAX_FILE_BYTES)
     except OSError as error:
-        raise InvalidKey(path, f"it cannot be read: {error}") from None
+        raise InvalidKey(path, f"it cannot be read: {_why(error)}") from None
     finally:
         os.close(fd)
 
@@ -178,7 +183,7 @@ def _write_new(path: str, pem: bytes) -> None:
     except FileExistsError:
         raise InvalidKey(path, "there is something already, which was left alone: name a new file") from None
     except (OSError, ValueError) as error:
-        raise InvalidKey(path, f"it cannot be written: {error}") from None
+        raise InvalidKey(path, f"it cannot be written: {_why(error)}") from None
     try:
         try:
             os.fchmod(fd, MODE)
@@ -191,5 +196,5 @@ def _write_new(path: str, pem: bytes) -> None:
         with suppress(OSError):
             os.unlink(path)
         if isinstance(error, OSError):
-            raise InvalidKey(path, f"it cannot be written: {error}") from None
+            raise InvalidKey(path, f"it cannot be written: {_why(error)}") from None
         raise

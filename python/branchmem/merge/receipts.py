@@ -1,6 +1,6 @@
 """What two branches have each for themselves, and what a merge did or would do: ids and counts.
 
-Only conflicts hold memories with their content, which both branches show.
+Only conflicts hold memories with their content, of which nothing is erased or taken back at the target.
 """
 
 from __future__ import annotations
