@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import branchmem as bm
 import pytest
 from branchmem.errors import AmbiguousName, UnknownRef
+from branchmem.events import Retraction
+from branchmem.merge import Strategy
 from forks import a_fork, texts
 
 
@@ -268,3 +270,18 @@ def test_a_receipt_holds_ids_and_no_content(forked: bm.Store) -> None:
     done = forked.merge("left", into="right")
 
     assert "Drinks tea" not in json.dumps(done.to_dict()) + str(done) + repr(done)
+
+
+@pytest.mark.parametrize("strategy", get_args(Strategy))
+def test_what_a_retraction_of_its_key_hid_does_not_come_again_from_what_says_the_same(strategy: Strategy) -> None:
+    with bm.open_temporary() as store:
+        store.append([bm.Message("r", None), bm.Message("a", "r"), bm.Message("b", "r"), bm.Message("c", "b")])
+        store.append([Retraction("x", "b", scope="tree", keys=["city"])])
+        store.append([bm.Memory(id, "tea", sources=["c"], key="city") for id in ("k1", "k2")])
+        store.refs.create("main", "a")
+        first = store.merge("c", into="main", strategy=strategy)
+        assert list(first.born_hidden) == [first.adopted["k1"]]
+
+        again = store.merge("c", into="main", strategy=strategy)
+
+        assert (again.message, sorted(again.skipped)) == (None, ["k1", "k2"])

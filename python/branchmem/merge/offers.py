@@ -97,6 +97,8 @@ def _kept_out(
         return why
     if offer.taken and target.live.isdisjoint(offer.taken):
         return f"it was taken over there before, as {offer.taken[0]}, which is hidden there"
+    if (same := target.silenced(offer.id)) is not None:
+        return f"{same}, which was taken over there before and is hidden there, says the same"
     strikes = {ours for id in world.replaced(offer.id) for ours in target.copies.get(id, ())}
     replacing = {
         ours for id in world.copied(offer.id) for ours in target.reaching.get(id, ()) if id not in world.lineage(ours)

@@ -59,6 +59,23 @@ class Target:
                     found.append(id)
         return _index((id, self._world.lineage(id)[1:]) for id in sorted(found))
 
+    @cached_property
+    def _silenced(self) -> dict[str, list[str]]:
+        """For each key: what was taken over here and a retraction of that key hides, as it would hide another copy."""
+        adopted = {id for ids in self.adoptions.values() for id in ids}
+        found = []
+        for id in sorted(adopted - self.live):
+            key = self._world.fields(id).get("key")
+            by = self._verdict(id).culprits.get(Reason.RETRACTED, ()) if key is not None else ()
+            if any(self._world.takes_back(retraction, str(key), self.head) for retraction in by):
+                found.append((id, [str(key)]))
+        return _index(found)
+
+    def silenced(self, id: str) -> str | None:
+        """What says the same as a memory, was taken over here, and is hidden here as another copy would be."""
+        here = self._silenced.get(self._world.fields(id).get("key", ""), ())
+        return next((other for other in here if self._world.said(other) == self._world.said(id)), None)
+
     def saying(self, said: Said) -> list[str]:
         """What is visible here and says the same.  Cost: reads what has its kind and key, once."""
         about = said[:2]

@@ -86,6 +86,14 @@ class World:
             self._fields[id] = found if found.get("type") == "memory" else {}
         return self._fields[id]
 
+    def takes_back(self, retraction: str, key: str, head: str) -> bool:
+        """Whether a retraction that is in effect at a message covers what is said of a key below it."""
+        fields = self._questions.skeleton(retraction)
+        if key not in fields.get("keys", ()):
+            return False
+        at = fields["at"]
+        return bool(fields.get("standing")) or not self._is_message(at) or not self.is_ancestor(at, head)
+
     def adopts(self, id: str) -> str | None:
         """The memory that this one takes over."""
         return self.fields(id).get("adopts")
