@@ -16,6 +16,9 @@ from branchmem.events import SCOPES, Event
 from branchmem.reference import Reference
 from branchmem.session import Session, Step, StepView
 from figures import Figure, Quote
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
 
 KEYS = (None, "home", "diet")
 OPERATIONS = 10_000
@@ -184,6 +187,34 @@ class Conversation:
             self.attempt(step, lambda: self.store.refs.move("chat", elsewhere))
         assert raised.value.kept == step.id
         self.head = elsewhere
+
+
+class Sessions(RuleBasedStateMachine):
+    """The same turns, chosen by Hypothesis: what fails is told in the fewest of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = bm.open_temporary()
+        self.conversation = Conversation(Random(0), self.store)
+
+    @rule(chance=st.randoms(use_true_random=False))
+    def act(self, chance: Random) -> None:
+        self.conversation.random = chance
+        self.conversation.act()
+
+    def teardown(self) -> None:
+        assert self.conversation.reference.digest() == self.store.digest()
+        self.store.close()
+
+
+TestSessions = Sessions.TestCase
+TestSessions.settings = settings(
+    max_examples=60,
+    stateful_step_count=40,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 
 
 @pytest.fixture
