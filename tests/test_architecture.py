@@ -60,7 +60,7 @@ MAY_IMPORT = {
         "_core",
     },
     "refs": PUBLIC | {"canonical", "log"},
-    "session": PUBLIC | {"canonical", "verdict", "questions", "refs", "log", "_core"},
+    "session": PUBLIC | {"canonical", "verdict", "questions", "eventlog", "refs", "log", "_core"},
     "merge": PUBLIC | {"canonical", "questions", "refs", "log"},
     "bundle": PUBLIC
     | {"canonical", "codec", "questions", "eventlog", "appending", "changes", "refs", "merge", "log", "_core"},

@@ -218,6 +218,16 @@ def instant(value: datetime) -> tuple[int, int]:
     return microseconds, offset // _MINUTE if offset else 0
 
 
+def microseconds(value: datetime) -> int:
+    """UTC microseconds since 1970."""
+    return instant(value)[0]
+
+
+def from_microseconds(value: int) -> datetime:
+    """The time, in UTC, that `microseconds` counted.  Raises: OverflowError where no datetime can hold it."""
+    return _EPOCH + timedelta(microseconds=value)
+
+
 def from_instant(value: object) -> datetime:
     """The time that `instant` wrote."""
     if not (isinstance(value, list) and len(value) == 2 and all(type(part) is int for part in value)):

@@ -10,10 +10,10 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Set, ValuesView
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from branchmem.canonical import now, pack, unpack
+from branchmem.canonical import from_microseconds, microseconds, now, pack, unpack
 from branchmem.errors import InvalidRef, RefExists, RefMoved, UnknownRef
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 TABLES: Final = ("refs", "reflog")
 MAX_REF_BYTES: Final = 256
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 _END: Final = b"\0"
 _NUMBER_BYTES: Final = 8
 
@@ -223,8 +221,10 @@ def write_move(writer: Writer, name: str, after: str | None, why: str) -> Move:
     last = log.last(name.encode() + _END)
     number = 1 + (int.from_bytes(last[0][-_NUMBER_BYTES:], "big") if last else 0)
     move = Move(name, number, None if value is None else value.decode(), after, why, now())
-    microseconds = (move.created - _EPOCH) // _MICROSECOND
-    log.put(name.encode() + _END + number.to_bytes(_NUMBER_BYTES, "big"), pack((move.before, after, why, microseconds)))
+    log.put(
+        name.encode() + _END + number.to_bytes(_NUMBER_BYTES, "big"),
+        pack((move.before, after, why, microseconds(move.created))),
+    )
     if after is None:
         refs.delete(name.encode())
     else:
@@ -235,10 +235,10 @@ def write_move(writer: Writer, name: str, after: str | None, why: str) -> Move:
 def _moves(reader: Reader, name: str | None) -> Iterator[Move]:
     prefix = b"" if name is None else name.encode() + _END
     for key, value in reader.table("reflog").items(prefix):
-        before, after, why, microseconds = unpack(value)
+        before, after, why, created = unpack(value)
         number = int.from_bytes(key[-_NUMBER_BYTES:], "big")
         bare = key[: -_NUMBER_BYTES - len(_END)].decode()
-        yield Move(bare, number, before, after, why, _EPOCH + microseconds * _MICROSECOND)
+        yield Move(bare, number, before, after, why, from_microseconds(created))
 
 
 def unreachable(store: Store) -> Unreachable:

@@ -7,7 +7,7 @@ and the bundle.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from branchmem import Engine, Memory, Store, _core
@@ -16,6 +16,7 @@ from branchmem.bundle.file import BundleFile
 from branchmem.codec import as_it_stays
 from branchmem.errors import BundleRefused, UnknownRef
 from branchmem.eventlog import skeleton_of
+from branchmem.eventlog import skeletons as skeletons_of
 from branchmem.events import Message, event_from_bytes
 from branchmem.merge import Plan, Strategy, World, plan_merge
 from branchmem.refs import TABLES, all_heads, valid_name
@@ -123,7 +124,7 @@ class Trial:
         self._bodies: dict[bytes, bytes] = {}
         engine, log = self._world._engine, store._fresh()
         for start in range(0, log.seq, _PAGE):
-            engine.fold(engine.encode(list(_skeletons(log, start, start + _PAGE))))
+            engine.fold(engine.encode(list(skeletons_of(log, start, min(start + _PAGE, log.seq)))))
         for payload in bundle.frames():
             skeletons, bodies = _core.split_records(payload)
             new, *_ = engine.plan(skeletons)
@@ -166,8 +167,3 @@ def _renamed(bundle: BundleFile, names: Mapping[str, str] | None) -> dict[str, s
             raise BundleRefused(bundle.path, f"two of its refs were to become {ours!r:.80}: name them apart")
         heads[ours] = refs[theirs]
     return heads
-
-
-def _skeletons(engine: _core.Engine, start: int, stop: int) -> Iterator[bytes]:
-    for id in engine.event_ids(start, min(stop, engine.seq)):
-        yield skeleton_of(engine, id)[1]

@@ -10,10 +10,10 @@ import hashlib
 import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from branchmem import Store, _core, new_id
+from branchmem import Store, _core, canonical, new_id
 from branchmem.bundle.file import BundleFile
 from branchmem.bundle.keys import Key, fingerprint, is_fingerprint, load_key
 from branchmem.bundle.manifest import Base
@@ -37,11 +37,6 @@ _PAGE: Final = 1000
 _ERASED: Final = b"erased"
 
 
-def utc_now() -> datetime:
-    """The time, in UTC."""
-    return datetime.now(UTC)
-
-
 def export_bundle(
     store: Store,
     path: str | os.PathLike[str],
@@ -52,7 +47,7 @@ def export_bundle(
     recipient: str | None = None,
     expires: datetime | None = None,
     progress: Callable[[int, int | None], object] | None = None,
-    now: Callable[[], datetime] = utc_now,
+    now: Callable[[], datetime] = canonical.now,
 ) -> Exported:
     """Write all of the log with all refs, or what the given refs need, to a new bundle at `path`, signed with `key`.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -19,7 +19,7 @@ from branchmem import Memory, Message, Store
 from branchmem.appending import BUNDLE_BYTES, HELD, HELD_BUNDLE, Origin, held_event, held_events
 from branchmem.bundle.keys import fingerprint
 from branchmem.bundle.manifest import Manifest
-from branchmem.canonical import pack, unpack
+from branchmem.canonical import from_microseconds, microseconds, pack, unpack
 from branchmem.errors import BundleRefused, UnknownBundle, UnknownEvent
 from branchmem.events import Event, conflict, event_from_bytes, skeleton_fields
 
@@ -38,8 +38,6 @@ _BATCH: Final = 10_000
 CLASH: Final = "another bundle with this id is held, with other content: drop that first (store.held.drop)"
 #: Why it is not held to its end.
 DROPPED: Final = "it was dropped while it was being taken in: import it again"
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +245,7 @@ def _empty(store: Store, bundle: str) -> int:
 
 def _state_of(manifest: Manifest, *, complete: bool) -> list[Any]:
     """What is kept of a bundle: what tells it from others, and no hash of anything in it."""
-    created = (manifest.created - _EPOCH) // _MICROSECOND
+    created = microseconds(manifest.created)
     return [complete, manifest.issuer, manifest.origin, manifest.number, created, manifest.seq, list(manifest.counts)]
 
 
@@ -277,7 +275,7 @@ def _listed(reader: Reader, bundle: str) -> list[Any]:
 def _about(reader: Reader, bundle: str) -> HeldBundle:
     _, issuer, origin, number, created, *_ = _listed(reader, bundle)
     kinds = Counter(skeleton_fields(event.skeleton)["type"] for event in held_events(reader, bundle))
-    created = _EPOCH + created * _MICROSECOND
+    created = from_microseconds(created)
     return HeldBundle(bundle, issuer, origin, number, created, kinds[Message.type], kinds[Memory.type])
 
 

@@ -13,9 +13,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Final
 
-from branchmem import Store
+from branchmem import Store, canonical
 from branchmem.bundle.admission import admitted
-from branchmem.bundle.exporting import utc_now
 from branchmem.bundle.file import BundleFile
 from branchmem.bundle.holding import keep_apart
 from branchmem.bundle.joining import join
@@ -45,7 +44,7 @@ def import_bundle(
     refs: Mapping[str, str] | None = None,
     dry_run: bool = False,
     progress: Progress | None = None,
-    now: Callable[[], datetime] = utc_now,
+    now: Callable[[], datetime] = canonical.now,
 ) -> Imported:
     """Take in the bundle at `path`, or say what that would do.
 

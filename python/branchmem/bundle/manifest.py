@@ -15,14 +15,14 @@ import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import msgpack
 
 from branchmem.bundle.keys import fingerprint, is_fingerprint, public_bytes, public_text
-from branchmem.canonical import id_
+from branchmem.canonical import from_microseconds, id_, microseconds
 from branchmem.errors import Error
 from branchmem.refs import valid_name
 
@@ -43,8 +43,6 @@ _FRAME: Final = struct.Struct("<III32s")  # bytes in the file, bytes of its reco
 _FIELDS: Final = 20
 _NUMBERS: Final = 1 << 63
 _BUNDLE_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 _HOLDERS: Final = frozenset((*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF))  # how arrays and maps begin
 _pack: Final = msgpack.Packer(use_bin_type=True).pack
 
@@ -231,7 +229,7 @@ def _read(data: bytes) -> Manifest:
     base_id = fields.value(str, type(None))
     if (base_number is None) != (base_id is None):
         raise ValueError("half of a base")
-    created = _time(fields.value(int))
+    created = from_microseconds(fields.value(int))
     expires = fields.value(int, type(None))
     recipient = fields.value(str, type(None))
     counts = Counts(*(fields.value(int) for _ in Counts._fields))
@@ -248,7 +246,7 @@ def _read(data: bytes) -> Manifest:
         seq=seq,
         base=None if base_number is None else Base(base_number, base_id),
         created=created,
-        expires=None if expires is None else _time(expires),
+        expires=None if expires is None else from_microseconds(expires),
         recipient=recipient,
         counts=counts,
         refs=refs,
@@ -311,8 +309,4 @@ def _bundle_id(id: str) -> None:
 def _microseconds(time: datetime) -> int:
     if time.utcoffset() is None:
         raise ValueError(f"a time without an offset: {time!r}")
-    return (time - _EPOCH) // _MICROSECOND
-
-
-def _time(microseconds: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=microseconds)
+    return microseconds(time)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from branchmem import Store
 from branchmem.bundle.keys import fingerprint, public_bytes, public_text
-from branchmem.canonical import pack, unpack
+from branchmem.canonical import microseconds, pack, unpack
 from branchmem.errors import InvalidRef, PinRefused, UnknownPin
 from branchmem.refs import valid_name
 
@@ -27,8 +27,6 @@ TABLES: Final = ("pins",)
 _PIN: Final = b"pin\0"
 _FROM: Final = b"from\0"
 _MADE: Final = b"made\0"
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +142,7 @@ def next_number(reader: Reader, now: datetime) -> int:
     """
     value = reader.table("pins").get(_MADE)
     least = 1 if value is None else 1 + int(unpack(value)[0])
-    return max(least, (now - _EPOCH) // _MICROSECOND)
+    return max(least, microseconds(now))
 
 
 def note_exported(writer: Writer, bundle: Numbered) -> None:

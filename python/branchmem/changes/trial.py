@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from branchmem.changes.receipts import Elsewhere
+from branchmem.eventlog import skeletons as skeletons_of
 from branchmem.questions import Questions
 from branchmem.verdict import Verdict
 
@@ -38,7 +39,7 @@ class Trial:
             trial.reserve(end + len(skeletons))
         for start in range(0, end, _PAGE):
             # Both number the ids alike, since they have taken in the same: one's blocks are the other's.
-            blocks = trials[0].encode(_skeletons(engine, start, min(start + _PAGE, end)))
+            blocks = trials[0].encode(list(skeletons_of(engine, start, min(start + _PAGE, end))))
             for trial in trials:
                 trial.fold(blocks)
         after = self.after._engine
@@ -103,11 +104,6 @@ class Seen:
         if self._before is None:
             return []
         return [verdict for verdict in map(self._after.explain, memories) if not verdict.visible]
-
-
-def _skeletons(engine: _core.Engine, start: int, stop: int) -> list[bytes]:
-    found = map(engine.skeleton, engine.event_ids(start, stop))
-    return [skeleton for _, skeleton in filter(None, found)]
 
 
 def _tally(counts: NDArray[np.int64], bitmaps: NDArray[np.uint8]) -> None:

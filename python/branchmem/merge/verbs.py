@@ -17,10 +17,10 @@ from branchmem.merge.conflicts import Strategy
 from branchmem.merge.plan import Plan, plan, plan_merge
 from branchmem.merge.receipts import Difference, Merged
 from branchmem.merge.world import World
-from branchmem.refs import TABLES, head, valid_name, write_move
+from branchmem.refs import TABLES, head, write_move
 
 if TYPE_CHECKING:
-    from branchmem.log import Reader, Writer
+    from branchmem.log import Writer
 
 _INSTEAD: Final = {"message": "name the memories that came from it"}
 
@@ -185,13 +185,8 @@ def _needed(made: _Planned) -> list[Event]:
 
 def _anchor(store: Store, name: str) -> str:
     """The message that a ref or an id means.  Raises: UnknownRef; AmbiguousName."""
-
-    def look(reader: Reader) -> str | None:
-        value = reader.table("refs").get(valid_name(name).encode())
-        return None if value is None else value.decode()
-
     try:
-        at = store.snapshot(look, tables=TABLES)
+        at = store.refs.get(name)
     except InvalidRef:
         at = None
     is_message = store.skeleton(name).get("type") == "message"

@@ -10,12 +10,13 @@ memory of the step before its end, that view is no help, and the whole log decid
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from branchmem.canonical import NO_META
 from branchmem.errors import MemoryHidden, UnknownEvent
+from branchmem.eventlog import skeletons
 from branchmem.events import Memory, Message, skeleton_fields
 from branchmem.questions import Questions
 from branchmem.verdict import Policy, Reason, Verdict
@@ -68,7 +69,7 @@ class Slice:
             end = engine.seq
             if not self._is_named:
                 names = [id.encode() for id in (self.message.id, *self.memories)]
-                came = _skeletons(engine, self._scanned, end)
+                came = skeletons(engine, self._scanned, end)
                 self._is_named = any(name in skeleton for skeleton in came for name in names)
             self._scanned = end
             return self._is_named
@@ -103,7 +104,7 @@ class Slice:
             trial = _Trial(self.store, dict(self.memories), warns=True)
             trial._engine.reserve(end + 1 + len(self.memories))
             for start in range(0, end, _PAGE):
-                trial.take(list(_skeletons(engine, start, min(start + _PAGE, end))))
+                trial.take(list(skeletons(engine, start, min(start + _PAGE, end))))
             trial.take([event.skeleton() for event in (self.message, *self.memories.values())])
             return trial
 
@@ -242,13 +243,6 @@ class _Trial(Questions):
 
     def _memories(self, ids: list[str], view: _core.View) -> list[Memory]:
         return [self._memory(view, id, visible=True) for id in ids]
-
-
-def _skeletons(engine: _core.Engine, start: int, stop: int) -> Iterator[bytes]:
-    for page in range(start, stop, _PAGE):
-        for id in engine.event_ids(page, min(page + _PAGE, stop)):
-            if found := engine.skeleton(id):
-                yield found[1]
 
 
 def _emptied(ids: set[str]) -> list[str]:
