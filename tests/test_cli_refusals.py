@@ -13,6 +13,7 @@ from commands import KEYS, Run
 
 READING = [
     *("export", "trees", "tree x", "view x", "explain m --at x", "check", "stats", "derive"),
+    *("search x --at y", "recall x --at y", "why x --at y", "decay"),
     *("backup b.bmem", "compact", "salvage b.bmem"),
 ]
 

@@ -238,10 +238,10 @@ def test_every_flipped_bit_of_a_body_is_noticed() -> None:
 def test_an_erased_body_holds_nothing() -> None:
     head = b"\x01\x01\x00\x00"
     record = head + struct.pack("<I", crc32(struct.pack("<Q", 1) + head + b"secret")) + b"secret"
-    with pytest.raises(ValueError, match="checksum"):
+    with pytest.raises(ValueError, match="state 1 with 6 bytes"):
         decode_body(1, record)
     head = b"\x01\x02\x00\x00"
-    with pytest.raises(ValueError, match="checksum"):
+    with pytest.raises(ValueError, match="state 2 with 0 bytes"):
         decode_body(1, head + struct.pack("<I", crc32(struct.pack("<Q", 1) + head)))
 
 

@@ -14,8 +14,11 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 #: What an example is about, in words that it prints.
 SAYS = {
     "handover": ("held", "fast-forward", "adopted on the planner's branch", "nothing twice"),
+    "lifecycle": ("1 below the floor", "docker by combined", "docker by glob", "is on a sibling branch"),
     "worktrees": ("Neither sees what the other tries", "1 conflict about the cache", "what only they saw is erased"),
 }
+#: What an example needs that is an extra of branchmem.
+NEEDS = {"handover": ("cryptography", "bundles"), "lifecycle": ("yaml", "skills")}
 
 
 def test_every_example_is_run() -> None:
@@ -24,8 +27,9 @@ def test_every_example_is_run() -> None:
 
 @pytest.mark.parametrize("name", sorted(SAYS))
 def test_an_example_runs_from_a_folder_of_its_own(name: str, tmp_path: Path) -> None:
-    if name == "handover" and importlib.util.find_spec("cryptography") is None:
-        pytest.skip("needs branchmem[bundles]")
+    package, extra = NEEDS.get(name, ("branchmem", ""))
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"needs branchmem[{extra}]")
     optimised = {name: value for name, value in os.environ.items() if name != "PYTHONOPTIMIZE"}
 
     ran = subprocess.run(

@@ -34,15 +34,33 @@ def hostile_store(path: str) -> None:
         )
 
 
-@pytest.mark.parametrize("command", ["trees", "tree", "view", "explain", "export", "check", "stats", "import", "error"])
+def hostile_skills(folder: str) -> None:
+    name = HOSTILE.replace("/", "")
+    Path(folder).mkdir()
+    Path(folder, f"{name}.md").write_text(f"---\nname: red\ndescription: {json.dumps(HOSTILE)}\n---\n{HOSTILE}")
+    Path(folder, f"bad{name}.md").write_text(f"---\nname: {json.dumps(HOSTILE)}\n---\n{HOSTILE}")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("trees", "tree", "view", "explain", "export", "check", "stats", "import", "error"),
+        *("search", "recall", "why", "decay", "skills"),
+    ],
+)
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_nothing_out_of_a_file_acts_on_the_terminal(run: Run, command: str, form: list[str]) -> None:
     hostile_store("a.bmem")
+    hostile_skills("skills")
     Path("bad.jsonl").write_text('{"type": "message", "id": "u", "parent": null}\n{"type": "message", "\x9b": 1}\n')
     words = {
         "tree": ["tree", f"r{HOSTILE}"],
         "view": ["view", f"r{HOSTILE}", "--policy", "compat"],
         "explain": ["explain", f"m{HOSTILE}", "--at", f"r{HOSTILE}"],
+        "search": ["search", "red", "--at", f"r{HOSTILE}", "--policy", "compat"],
+        "recall": ["recall", "red", "--at", f"r{HOSTILE}", "--policy", "compat"],
+        "why": ["why", "red", "--at", f"r{HOSTILE}"],
+        "skills": ["skills", "skills", "--message", "red"],
         "import": ["import", "bad.jsonl"],
         "error": ["view", f"…{HOSTILE}?"],
     }.get(command, [command])
@@ -52,7 +70,7 @@ def test_nothing_out_of_a_file_acts_on_the_terminal(run: Run, command: str, form
     printed = (ran.out + ran.err).replace("\n", "")
     assert printed
     assert [letter for letter in printed if not letter.isprintable()] == []
-    assert "[bold]" in printed or command not in ("trees", "tree", "view", "export")
+    assert "[bold]" in printed or command not in ("trees", "tree", "view", "export", "search", "recall", "why")
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])

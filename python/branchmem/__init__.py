@@ -1,5 +1,7 @@
 """Memory for branching conversations: a derived memory is visible only where all its sources are."""
 
+from typing import TYPE_CHECKING
+
 from branchmem._core import View
 from branchmem.canonical import new_id
 from branchmem.changes import Change, Elsewhere, Erased
@@ -43,6 +45,9 @@ from branchmem.session import Session, Step, StepView, current_step
 from branchmem.store import Engine, Store, delete, open, open_temporary
 from branchmem.verdict import COMPAT, STRICT, Appended, Placed, Policy, Reason, Verdict
 
+if TYPE_CHECKING:
+    from branchmem.recall.decay import Decay
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -56,6 +61,7 @@ __all__ = [
     "BadMove",
     "BundleRefused",
     "Change",
+    "Decay",
     "Elsewhere",
     "Engine",
     "Erased",
@@ -105,3 +111,13 @@ __all__ = [
     "open",
     "open_temporary",
 ]
+
+if not TYPE_CHECKING:  # where types are checked, it would stand for any name
+
+    def __getattr__(name: str) -> object:
+        """What belongs to a room that is loaded when it is asked for."""
+        if name == "Decay":
+            from branchmem.recall.decay import Decay
+
+            return Decay
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

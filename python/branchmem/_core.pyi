@@ -1,7 +1,8 @@
 """The compiled engine.  `View` is public; `Engine` is what `branchmem.store` drives."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,22 @@ from branchmem.events import Legacy, Memory
 from branchmem.questions import Anchor, Questions
 from branchmem.verdict import Policy, Reason, Verdict
 
-__all__ = ["BlockError", "Engine", "View", "check_records", "split_records"]
+if TYPE_CHECKING:
+    from branchmem.recall import Decay, Embedder, Hits, Recalled
+    from branchmem.recall.decay import Fading
+    from branchmem.recall.filters import Condition
+
+__all__ = [
+    "BlockError",
+    "Engine",
+    "Ranked",
+    "SearchIndex",
+    "Vectors",
+    "View",
+    "check_records",
+    "rank_texts",
+    "split_records",
+]
 
 class BlockError(ValueError):
     """A skeleton block was refused; args are the reason and whether a later version wrote it."""
@@ -58,6 +74,29 @@ class View:
         """
     def filter(self, ids: Iterable[str]) -> list[str]:
         """Those of `ids` that are visible, in their order."""
+    def search(
+        self,
+        query: str,
+        k: int = 10,
+        *,
+        kind: object = None,
+        key: object = None,
+        created: object = None,
+        importance: object = None,
+        meta: Mapping[str, object] | None = None,
+        by: Literal["lexical", "vector"] | None = None,
+        embedder: Embedder | None = None,
+        include_faded: bool = False,
+        decay: Decay | None = None,
+        now: datetime | None = None,
+    ) -> Hits:
+        """The visible memories that fit a query, best first: `branchmem.recall.search`."""
+    def nearest(
+        self, vector: NDArray[np.float32], k: int = 10, *, embedder: Embedder | None = None
+    ) -> list[tuple[str, float]]:
+        """The visible memories nearest to a vector: `branchmem.recall.nearest`."""
+    def recall(self, message: str, **options: Any) -> Recalled:
+        """What of the visible memories belongs into a prompt: `branchmem.recall.recall`."""
     def explain(self, id: str) -> Verdict:
         """All reasons, and the ids at fault, as the log is now.  Cost: all that the memory derives from.
 
@@ -146,3 +185,86 @@ class Engine:
     def is_message(self, id: str) -> bool: ...
     def is_memory(self, id: str) -> bool: ...
     def unshowable(self) -> list[tuple[str, int]]: ...
+
+@final
+class Ranked:
+    """One text that fits, and the memories that say it."""
+
+    @property
+    def ids(self) -> list[str]:
+        """All of them, sorted."""
+    @property
+    def id(self) -> str:
+        """The best of them."""
+    @property
+    def score(self) -> float:
+        """Fused, or that of the only ranker."""
+    @property
+    def lexical(self) -> tuple[int, float] | None:
+        """Rank from 1, and score."""
+    @property
+    def vector(self) -> tuple[int, float] | None:
+        """Rank from 1, and cosine."""
+
+@final
+class SearchIndex:
+    """The words and fields of a log's memories, by ordinal, and when they were last used.  In memory only.
+
+    What was erased is in it until `forget_erased`.  Safe under threads; the caller sees to it that one at a time
+    catches up.
+    """
+
+    def __new__(cls, engine: Engine, seed: bytes) -> SearchIndex:
+        """`seed`: 32 random bytes."""
+    def __len__(self) -> int:
+        """How many memories were taken in: all ordinals below."""
+    def behind(self, limit: int) -> list[tuple[str, int]]:
+        """The ids of the next memories that are missing here, and their positions in the log."""
+    def add(self, bodies: Sequence[bytes | None]) -> None:
+        """Take in the canonical bodies of the next memories, None for one whose content was erased."""
+    def forget_erased(self) -> int:
+        """Drop all that is kept of what is erased by now, and say how many memories that were."""
+    def use(self, ids: Sequence[str], at: Sequence[int]) -> None:
+        """When memories were last used, in microseconds since 1970; an earlier time than is known changes nothing."""
+    def effective(self, shown: View | NDArray[np.uint32], fading: Fading) -> NDArray[np.float64]:
+        """The effective importance of each, in order of ordinals; NaN for one without content."""
+    def search(
+        self,
+        shown: View | NDArray[np.uint32],
+        query: str | None,
+        k: int,
+        *,
+        conditions: Sequence[Condition] | None = None,
+        fading: Fading | None = None,
+        vectors: Vectors | None = None,
+        vector: NDArray[np.float32] | None = None,
+        own: Sequence[tuple[str, str, str | None, bytes]] | None = None,
+        own_vectors: NDArray[np.float32] | None = None,
+    ) -> tuple[list[Ranked], int]:
+        """Rank what is shown: lexically where there is a query, by cosine where there are vectors, fused where both.
+
+        `own` are memories that the log does not have yet: id, kind, key, canonical body; `own_vectors` their rows.
+        Also says how many that fit were left out as faded.
+        """
+
+@final
+class Vectors:
+    """The vectors of one embedder, by ordinal.  In memory only."""
+
+    def __new__(cls, engine: Engine, dim: int) -> Vectors: ...
+    def __len__(self) -> int: ...
+    @property
+    def dim(self) -> int: ...
+    def missing(self, shown: View | NDArray[np.uint32]) -> list[tuple[str, int]]:
+        """Of those shown that have content: the ids without a vector here, and their positions in the log."""
+    def put(self, ids: Sequence[str], rows: NDArray[np.float32]) -> None:
+        """Give memories their vectors: float32 (n, dim), scaled to length 1 here."""
+    def forget_erased(self) -> int:
+        """Drop the vectors of what is erased by now."""
+    def nearest(self, view: View, vector: NDArray[np.float32], k: int) -> list[tuple[str, float]] | None:
+        """The ids and cosines of the nearest that the view shows, best first; None where one of them has no vector."""
+    def rows(self) -> tuple[list[str], NDArray[np.float32]]:
+        """The ids that have a vector, and the vectors, for other engines."""
+
+def rank_texts(texts: Sequence[str], query: str) -> list[float]:
+    """BM25 of each text for a query, among these texts alone."""

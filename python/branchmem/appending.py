@@ -5,7 +5,7 @@ what stays is compared, and its content is never written: neither with its erasu
 
 What is held of bundles stands outside of the log, in a table of its own.  It goes with the commit that
 erases it, or that erases what it came from.  What came from one log is judged by itself: no id of one
-stranger reaches what another sent.
+stranger reaches what another sent.  The vectors of what is erased go with the same commit, of every embedder.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 HELD: Final = "held"
 HELD_BUNDLE: Final = b"bundle\0"
 _HELD_EVENT: Final = b"event\0"
+#: In a table that keeps vectors: b"v" + position in the log → vector.
+VECTOR: Final = b"v"
 #: The id of a bundle, a UUID as text.
 BUNDLE_BYTES: Final = 36
 _LENGTH_BYTES: Final = 4
@@ -117,6 +119,11 @@ def hold(writer: Writer, bundle: str, id: str, skeleton: bytes, body: bytes) -> 
     """Hold an event of a bundle."""
     key = _HELD_EVENT + bundle.encode() + id.encode()
     writer.table(HELD).put(key, len(skeleton).to_bytes(_LENGTH_BYTES, "little") + skeleton + body)
+
+
+def vector_key(seq: int) -> bytes:
+    """Where the vector of the memory at a position of the log stands in the table of an embedder."""
+    return VECTOR + seq.to_bytes(8, "big")
 
 
 def let_go(engine: _core.Engine, writer: Writer, causes: Sequence[bytes], only: str | None = None) -> int:
@@ -280,6 +287,8 @@ class Commit:
         self._alone = alone
         self._skeletons: list[bytes] = []
         self._bodies: list[bytes | None] = []
+        #: What was written, as the engine folds it.
+        self.blocks: list[tuple[int, bytes]] = []
         # what was taken, by id; nobody looks it up where one batch comes alone
         self._taken: dict[str, tuple[Event, bytes, bytes]] = {}
 
@@ -296,20 +305,28 @@ class Commit:
             self._taken.update((event.id, (event, skeleton, body)) for event, skeleton, body in known)
         return Appended(len(new), len(batch.events) - len(new), self._engine.seq + len(self._skeletons))
 
-    def write(self) -> list[tuple[int, bytes]]:
-        """Write what was taken in, and remove the bodies that it erases.  The blocks, for the engine."""
+    @property
+    def memories(self) -> list[bytes | None]:
+        """The bodies of the memories that were written, in their order; None where one was erased before it came."""
+        pairs = zip(self._skeletons, self._bodies, strict=True)
+        return [body for skeleton, body in pairs if skeleton[1] == Memory.code]
+
+    def write(self) -> None:
+        """Write what was taken in, and remove the bodies and vectors that it erases."""
         bare, erased = self._engine.erased_by(self._skeletons)
         for at in bare:
             self._bodies[at] = None
-        blocks = self._engine.encode(self._skeletons)
-        for first_seq, block in blocks:
-            start = first_seq - blocks[0][0]
+        self.blocks = self._engine.encode(self._skeletons)
+        for first_seq, block in self.blocks:
+            start = first_seq - self.blocks[0][0]
             self._writer.put(first_seq, block, self._bodies[start : start + MAX_BLOCK_EVENTS])
         self._writer.erase(erased)
+        for table in self._writer.vector_tables() if erased else ():
+            for seq in erased:
+                table.delete(vector_key(seq))
         erasures = [skeleton for skeleton in self._skeletons if skeleton[1] == Erasure.code]
         if bare or erased or erasures:
             let_go(self._engine, self._writer, [*erasures, *(self._skeletons[at] for at in bare)])
-        return blocks
 
     def _new_of(self, batch: Batch) -> list[int]:
         """Which events of a batch are neither stored, nor repeated in it, nor taken into this commit before.

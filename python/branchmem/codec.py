@@ -31,6 +31,7 @@ _BODY = struct.Struct("<BB2xI")  # version, state, checksum
 _BODY_PLACE = struct.Struct("<QBB2x")  # seq, version, state: what the checksum covers before the content
 _SEQ = struct.Struct("<Q")
 _CONTENT, _ERASED = 0, 1
+_NO_FLAGS: Final = b"\0\0"
 
 _ID_TAGS: Final = frozenset((Tag.PARENT, Tag.ADOPTS, Tag.AT, Tag.RETRACTION))
 _IDS_TAGS: Final = frozenset((Tag.SOURCES, Tag.DERIVED_FROM, Tag.SUPERSEDES, Tag.MEMORIES, Tag.TARGETS))
@@ -145,13 +146,17 @@ def decode_body(seq: int, record: bytes) -> bytes | None:
     """The canonical body in a record; None where it was erased."""
     if len(record) < _BODY.size:
         raise ValueError(f"a body record of {len(record)} bytes")
-    version, state, _ = _BODY.unpack_from(record)
+    version, state, checksum = _BODY.unpack_from(record)
     if version != VERSION:
         raise ValueError(f"a body record of version {version}, not {VERSION}")
-    body = None if state == _ERASED else record[_BODY.size :]
-    if encode_body(seq, body) != record:
+    body = record[_BODY.size :]
+    if crc32(body, crc32(_BODY_PLACE.pack(seq, version, state))) != checksum or record[2:4] != _NO_FLAGS:
         raise ValueError("the checksum of its body does not match")
-    return body
+    if state == _CONTENT:
+        return body
+    if state != _ERASED or body:
+        raise ValueError(f"a body record of state {state} with {len(body)} bytes")
+    return None
 
 
 def as_it_stays(skeleton: bytes) -> Event:

@@ -13,8 +13,9 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from branchmem import Message
 from branchmem.canonical import from_microseconds, microseconds, now, pack, unpack
-from branchmem.errors import InvalidRef, RefExists, RefMoved, UnknownRef
+from branchmem.errors import AmbiguousName, InvalidRef, RefExists, RefMoved, UnknownRef
 
 if TYPE_CHECKING:
     from branchmem import Store
@@ -185,6 +186,20 @@ def valid_name(name: object) -> str:
     if name != name.strip() or any(unicodedata.category(char) in ("Cc", "Zl", "Zp") for char in name):
         raise InvalidRef(name, "a name has no control characters, and no space at its ends")
     return name
+
+
+def anchor_of(store: Store, name: str) -> str:
+    """The message that a name means, a ref's or its own.  Raises: UnknownRef; AmbiguousName where it means two."""
+    try:
+        at = store.refs.get(name)
+    except InvalidRef:
+        at = None
+    is_message = store.skeleton(name).get("type") == Message.type
+    if at is None and not is_message:
+        raise UnknownRef(name, "ref or message")
+    if at is not None and is_message and at != name:
+        raise AmbiguousName(name, at)
+    return name if at is None else at
 
 
 def head(reader: Reader, name: str) -> str:

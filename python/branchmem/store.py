@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from branchmem import _core
 from branchmem.appending import Batch, Commit, checked
-from branchmem.branches import Branches
 from branchmem.coalesce import Coalescer
 from branchmem.codec import as_it_stays
 from branchmem.errors import Error, FormatTooNew, MemoryHidden, StoreBehind, StoreClosed, StoreDamaged
@@ -25,6 +24,7 @@ from branchmem.events import Erasure, Event, Memory, conflict, event_from_bytes,
 from branchmem.log import Compacted, Log, Reader, Writer
 from branchmem.log.removal import remove
 from branchmem.questions import Anchor, Questions
+from branchmem.searches import Searches
 from branchmem.verdict import STRICT, Appended, Policy, Reason, why_hidden
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Engine(Questions):
             return Appended(len(new), len(stored) + len(repeated), self._engine.seq)
 
 
-class Store(Branches):
+class Store(Searches):
     """One owner's memory in one file.  A context manager; safe under threads and processes."""
 
     def __init__(self, log: Log, *, auto_refresh: bool = True, on_close: Any = None) -> None:
@@ -139,14 +139,16 @@ class Store(Branches):
         self._log.changed()  # refuses in the child of a fork, before any lock
         given = [Batch.of(batch) for batch in batches]
 
-        def persist(writer: Writer) -> tuple[list[tuple[int, bytes]], list[Appended | Error]]:
+        def persist(writer: Writer) -> tuple[Commit, list[Appended | Error]]:
             self._take_in(writer)
             commit = Commit(self._engine, writer, alone=len(given) == 1)
             answers = [commit.take(batch) for batch in given]
-            return commit.write(), answers
+            commit.write()
+            return commit, answers
 
         with self._folding:
-            _, answers = self._log.write(persist, then=lambda written: self._engine.fold(written[0]))
+            _, answers = self._log.write(persist, then=lambda written: self._fold_own(written[0]))
+            self._has_folded()
             return answers
 
     def transact(
@@ -161,19 +163,19 @@ class Store(Branches):
         """
         self._log.changed()  # refuses in the child of a fork, before any lock
 
-        def persist(writer: Writer) -> tuple[list[tuple[int, bytes]], Appended, T]:
+        def persist(writer: Writer) -> tuple[Commit, Appended, T]:
             self._take_in(writer)
             events, out = plan(writer)
             commit = Commit(self._engine, writer, alone=True)
             answer = commit.take(events if isinstance(events, Batch) else Batch.of(checked(events)))
             if isinstance(answer, Error):
                 raise answer
-            return commit.write(), answer, out
+            commit.write()
+            return commit, answer, out
 
         with self._folding:
-            _, appended, out = self._log.write(
-                persist, then=lambda written: self._engine.fold(written[0]), tables=tables
-            )
+            _, appended, out = self._log.write(persist, then=lambda written: self._fold_own(written[0]), tables=tables)
+            self._has_folded()
             return appended, out
 
     def snapshot(self, work: Callable[[Reader], T], *, tables: Sequence[str]) -> T:
@@ -198,6 +200,7 @@ class Store(Branches):
         with self._folding:
             before = self._engine.seq
             self._log.read(self._take_in)
+            self._has_folded()
             return self._engine.seq - before
 
     @property
@@ -325,6 +328,18 @@ class Store(Branches):
             if newer:
                 raise FormatTooNew(self.path, f"{why}: upgrade branchmem") from None
             raise StoreDamaged(self.path, why, self._engine.seq) from None
+
+    def _fold_own(self, commit: Commit) -> None:
+        """Fold what was just committed, and give what is kept for searches its memories while they are at hand."""
+        first = self._engine.memory_count()
+        self._engine.fold(commit.blocks)
+        if self._index is not None:
+            self._index.take_in(first, commit.memories)
+
+    def _has_folded(self) -> None:
+        """Let what is kept for searches drop what is erased by now."""
+        if self._index is not None:
+            self._index.log_changed()
 
     def _memory(self, view: _core.View, id: str, visible: bool) -> Memory:
         if not visible:

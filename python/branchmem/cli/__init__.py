@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 
 import branchmem as bm
 from branchmem import terminal
-from branchmem.cli import answers, branches, bundles, changes, transfer, trials, upkeep, worktrees
+from branchmem.cli import answers, branches, bundles, changes, recall, transfer, trials, upkeep, worktrees
 from branchmem.terminal import say
 
 
@@ -61,6 +61,14 @@ PANELS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "view": answers.view,
         "explain": answers.explain,
         "derive": transfer.derive,
+    },
+    "Searching": {
+        "search": recall.search,
+        "recall": recall.recall,
+        "why": recall.why,
+        "skills": recall.skills,
+        "decay": recall.decay,
+        "embed": recall.embed,
     },
     "Taking back": {
         "retract": changes.retract,

@@ -24,6 +24,7 @@ from branchmem.cli.forms import (
     group,
     named,
     one,
+    place,
     reading,
 )
 from branchmem.errors import MergeConflict
@@ -169,7 +170,7 @@ def diff(
 ) -> None:
     """Say where A and B part, and list what may be remembered at one of them only."""
     with reading(store) as log:
-        tell_difference(log, log.diff(_place(log, a), _place(log, b)), a, b, as_json=as_json)
+        tell_difference(log, log.diff(place(log, a), place(log, b)), a, b, as_json=as_json)
 
 
 def adopt(
@@ -211,13 +212,8 @@ def merge(
     created later, or that both stand. A dry run tells the same.
     """
     with changing(store, dry_run=dry_run) as log, conflicts_shown(as_json=as_json):
-        source = _place(log, source)
+        source = place(log, source)
         tell_merged(log.merge(source, into=into, strategy=strategy.value, dry_run=dry_run), as_json=as_json)
-
-
-def _place(store: bm.Store, given: str) -> str:
-    """A ref as it is, or a message as people type it."""
-    return given if given in store.refs else one(store, given, type="message")
 
 
 def _tell(move: Move, *, as_json: bool) -> None:

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 import branchmem as bm
 from branchmem import terminal
-from branchmem.errors import MergeConflict
+from branchmem.errors import AmbiguousName, MergeConflict
 from branchmem.terminal import say_json, show, width
 
 if TYPE_CHECKING:
@@ -89,6 +89,22 @@ def one(store: bm.Store, given: str, *, type: str | None = None) -> str:
     """As `named`, for a single id."""
     (id,) = named(store, [given], type=type)
     return id
+
+
+def place(store: bm.Store, given: str) -> str:
+    """A ref as it is, or a message as people type it."""
+    return given if given in store.refs else one(store, given, type="message")
+
+
+def anchor(store: bm.Store, given: str) -> str:
+    """The message that a ref or a message stands for, here or not.  Raises: AmbiguousName."""
+    named = place(store, given)
+    if named not in store.refs:
+        return named
+    head = store.refs[named]
+    if head != named and store.skeleton(named).get("type") == bm.Message.type:
+        raise AmbiguousName(named, head)
+    return head
 
 
 def ending(given: str, ids: Iterable[str]) -> str:

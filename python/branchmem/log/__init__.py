@@ -30,7 +30,7 @@ from branchmem.errors import StoreClosed, StoreDamaged, StoreError, StoreForked,
 from branchmem.log.copies import copy, made_anew
 from branchmem.log.environment import FORMAT, GONE, Compacted, File, inherit, join, key, opening
 from branchmem.log.refusals import typed, typed_errors
-from branchmem.log.tables import TABLES, Table
+from branchmem.log.tables import VECTORS, Table
 
 __all__ = ["FORMAT", "Compacted", "Log", "Reader", "Table", "Writer", "made_anew"]
 
@@ -42,6 +42,14 @@ LEAST_EVENT_BYTES: Final = 16
 
 _NO_WORDS = memoryview(b"")
 _NO_WORDS.release()
+
+
+class _TablesMade(Exception):
+    """Another process made tables, which a commit may have to look at: open them, and begin again."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(names)
+        self.names = names
 
 
 class Reader:
@@ -87,6 +95,10 @@ class Reader:
     def table(self, name: str) -> Table:
         """A table of local state; the transaction must have been given its name."""
         return Table(self._txn, self._file.tables.get(name), self.path, name, self._has_written)
+
+    def vector_tables(self) -> list[Table]:
+        """The tables that keep vectors: inside a write all that the file has."""
+        return [self.table(name) for name in list(self._file.tables) if name.startswith(VECTORS)]
 
     def require(self, tables: Iterable[str]) -> None:
         """Refuse work inside of this that reads a table which the file has and this transaction was not given."""
@@ -173,6 +185,11 @@ class Log:
         except ValueError:
             raise self._refusal() from None
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether this thread is inside of work on the file, which keeps its map where it is."""
+        return getattr(self._file.here, "reader", None) is not None
+
     def read(self, work: Callable[[Reader], T], *, tables: Sequence[str] = ()) -> T:
         """Run `work` on one snapshot.  Inside other work on this file, on the snapshot of that.
 
@@ -236,7 +253,7 @@ class Log:
         with opening():
             if self._closed:
                 return
-            if getattr(self._file.here, "reader", None) is not None and not self._file.forked:
+            if self.is_at_work and not self._file.forked:
                 raise RuntimeError(f"{self.path}: closed inside its own work")
             self._closed = True
             self._words = _NO_WORDS
@@ -258,16 +275,18 @@ class Log:
     ) -> T:
         file = self._file
         reopened = False
+        made: Sequence[str] = ()
         while True:
             env, map_bytes = file.env, file.map_bytes
             try:
                 try:
                     with file.gate:
                         self._check()
-                        if then is not None:
-                            file.know(TABLES, create=False)  # those that another process made meanwhile
+                        file.know(made, create=False)
                         file.know(tables, create=then is not None)
                         return self._run(kind, work, then)
+                except _TablesMade as error:
+                    made = error.names
                 except lmdb.MapFullError:
                     file.grow(map_bytes)
                 except lmdb.MapResizedError:
@@ -290,6 +309,8 @@ class Log:
         try:
             if write and file.gone:
                 raise StoreError(self.path, GONE)
+            if write and (unknown := file.unknown(txn)):
+                raise _TablesMade(unknown)
             reader = kind(file, txn)
             file.here.reader = reader
             try:
@@ -318,7 +339,7 @@ class Log:
         self._check()
         if self.readonly:
             raise StoreReadOnly(self.path)
-        if getattr(self._file.here, "reader", None) is not None:
+        if self.is_at_work:
             raise RuntimeError(f"{self.path}: {inside}")
 
     def _check(self) -> None:

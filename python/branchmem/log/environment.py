@@ -22,7 +22,7 @@ from weakref import WeakSet
 
 import lmdb
 
-from branchmem.errors import FormatTooNew, StoreClosed, StoreDamaged, StoreError, StoreMissing
+from branchmem.errors import FormatTooNew, StoreClosed, StoreDamaged, StoreError, StoreMissing, TooManyEmbedders
 from branchmem.log.copies import MAX_DATABASES, copy, discard_draft, drafted
 from branchmem.log.gate import Gate
 from branchmem.log.pages import LAST_PAGE_WORD, TXNID_WORD, sound_page_bytes, verify_pages
@@ -40,7 +40,7 @@ from branchmem.log.place import (
     reserve_lock,
     unguarded,
 )
-from branchmem.log.tables import TABLES
+from branchmem.log.tables import MAX_VECTOR_TABLES, VECTORS, is_table
 
 FORMAT: Final = 1
 MAGIC: Final = b"branchmem"
@@ -124,8 +124,17 @@ class File:
         """Whether another file, or none, has its name: what is written to it now is lost.  Cost: one system call."""
         return _replaced(self.path, self.which)
 
+    def unknown(self, txn: lmdb.Transaction[bytes]) -> list[str]:
+        """The tables that the file has in this transaction and this process did not open yet."""
+        with txn.cursor() as keys:
+            names = (key.decode(errors="replace") for key in keys.iternext(values=False))
+            return [name for name in names if name not in self.tables and is_table(name)]
+
     def know(self, tables: Iterable[str], *, create: bool) -> None:
-        """Open the tables that this file has, or make those that it lacks.  Not inside a transaction of this thread."""
+        """Open the tables that this file has, or make those that it lacks.  Not inside a transaction of this thread.
+
+        Raises: TooManyEmbedders.
+        """
         unknown = [name.encode() for name in tables if name not in self.tables]
         if not unknown:
             return
@@ -137,8 +146,20 @@ class File:
                 self.tables.update((name.decode(), self.env.open_db(name, create=False)) for name in unknown)
             elif unknown:  # open_db by itself would wait for another writer with the interpreter in hand
                 with self.env.begin(write=True) as txn:
+                    self._refuse_too_many(txn, unknown)
                     opened = {name.decode(): self.env.open_db(name, txn=txn, create=create) for name in unknown}
                 self.tables.update(opened)
+
+    def _refuse_too_many(self, txn: lmdb.Transaction[bytes], wanted: Iterable[bytes]) -> None:
+        """Refuse to make one table of vectors more than there is room for."""
+        with txn.cursor() as keys:
+            there = {key for key in keys.iternext(values=False) if key.startswith(VECTORS.encode())}
+        for name in wanted:
+            if name.startswith(VECTORS.encode()) and name not in there:
+                if len(there) >= MAX_VECTOR_TABLES:
+                    names = (key.decode().removeprefix(VECTORS) for key in sorted(there))
+                    raise TooManyEmbedders(self.path, name.decode().removeprefix(VECTORS), names)
+                there.add(name)
 
     def grow(self, seen: int) -> None:
         """Make the map larger, unless another thread already did since it had `seen` bytes."""
@@ -289,7 +310,9 @@ class File:
             self.skeletons = env.open_db(b"skeletons", create=False)
             self.bodies = env.open_db(b"bodies", create=False)
             self.env, self.tables = env, {}
-            self.know(TABLES, create=False)
+            with env.begin() as txn:
+                there = self.unknown(txn)
+            self.know(there, create=False)
             if locked:
                 env.reader_check()
             self.map_bytes = env.info()["map_size"]

@@ -1,11 +1,13 @@
 """Tables of local state beside the log: bytes to bytes, sorted by key, never part of what a log says.
 
-Refs, pinned keys and the like live here.  A table is made by the first transaction that writes to
-it; until then it is empty.  Each value stands behind a checksum over its key and itself.
+Refs, pinned keys and the like live here, and the vectors of each embedder in a table of its own.  A table is
+made by the first transaction that writes to it; until then it is empty.  Each value stands behind a checksum over
+its key and itself.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -15,9 +17,19 @@ import lmdb
 
 from branchmem.errors import StoreDamaged
 
-TABLES: Final = ("refs", "reflog", "pending", "pins", "held")
+TABLES: Final = ("refs", "reflog", "pending", "pins", "held", "access")
+#: The tables that keep the vectors of an embedder begin so, and go on with its name.
+VECTORS: Final = "vectors:"
+#: LMDB has room for so many of them beside all others.
+MAX_VECTOR_TABLES: Final = 16
 
+_VECTORS: Final = re.compile(VECTORS + "[A-Za-z0-9_.:/-]{1,64}", re.ASCII)
 _SUM: Final = struct.Struct("<I")
+
+
+def is_table(name: str) -> bool:
+    """Whether a database of a file is a table of local state."""
+    return name in TABLES or _VECTORS.fullmatch(name) is not None
 
 
 class Table:

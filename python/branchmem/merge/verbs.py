@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
 from branchmem import Appended, InvalidEvent, Memory, Message, Store, UnknownEvent, View
 from branchmem.canonical import ids as ids_
-from branchmem.errors import AmbiguousName, InvalidRef, MergeConflict, UnknownRef
+from branchmem.errors import MergeConflict
 from branchmem.events import Event
 from branchmem.merge.conflicts import Strategy
 from branchmem.merge.plan import Plan, plan, plan_merge
 from branchmem.merge.receipts import Difference, Merged
 from branchmem.merge.world import World
-from branchmem.refs import TABLES, head, write_move
+from branchmem.refs import TABLES, anchor_of, head, write_move
 
 if TYPE_CHECKING:
     from branchmem.log import Writer
@@ -40,7 +40,7 @@ def diff(store: Store, a: str, b: str) -> Difference:
     message that is not attached.
     Cost: both paths and both views.
     """
-    first, second = _anchor(store, a), _anchor(store, b)
+    first, second = anchor_of(store, a), anchor_of(store, b)
     world = World.of(store)
     here, there = world.at(first).ids(), world.at(second).ids()
     ancestor = world.common_ancestor(first, second)
@@ -106,7 +106,7 @@ def merge(store: Store, ref: str, *, into: str, strategy: Strategy = "fail", dry
         raise ValueError(f"strategy must be one of {', '.join(get_args(Strategy))}, not {strategy!r:.80}")
 
     def planned(before: str) -> _Planned:
-        source = _anchor(store, ref)
+        source = anchor_of(store, ref)
         return _Planned(plan_merge(World.of(store), source, before, strategy), source)
 
     return _carry_out(store, into, planned, "merge", tables=TABLES, dry_run=dry_run)
@@ -181,20 +181,6 @@ def _needed(made: _Planned) -> list[Event]:
     sources = {source for memory in memories for source in memory.sources}
     messages = [event for event in made.first if isinstance(event, Message) and event.id in sources]
     return [*messages, *memories, *made.plan.events]
-
-
-def _anchor(store: Store, name: str) -> str:
-    """The message that a ref or an id means.  Raises: UnknownRef; AmbiguousName."""
-    try:
-        at = store.refs.get(name)
-    except InvalidRef:
-        at = None
-    is_message = store.skeleton(name).get("type") == "message"
-    if at is None and not is_message:
-        raise UnknownRef(name, "ref or message")
-    if at is not None and is_message and at != name:
-        raise AmbiguousName(name, at)
-    return name if at is None else at
 
 
 def _require(store: Store, ids: Iterable[str], first: Iterable[Event]) -> None:

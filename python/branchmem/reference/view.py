@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
 from branchmem.errors import BadAnchor, MemoryHidden
 from branchmem.events import Memory
+from branchmem.reference.ranking import DECAY, Decay, Found, Vector, bm25, cosine, fits, is_faded, rank
 from branchmem.verdict import Placed, Policy, Reason, Verdict, why_hidden
 
 if TYPE_CHECKING:
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from branchmem.reference import Reference, Stand
+
+NEVER: Final[Mapping[str, datetime]] = MappingProxyType({})
 
 _LOGGER = logging.getLogger("branchmem")
 
@@ -104,6 +108,56 @@ class ReferenceView:
             self._reference._count_one(self.policy, verdict.reasons, verdict.visible)
         return verdict
 
+    def search(
+        self,
+        query: str,
+        k: int = 10,
+        *,
+        now: datetime,
+        by: Literal["lexical", "vector"] | None = None,
+        vectors: Mapping[str, Vector] | None = None,
+        vector: Vector | None = None,
+        include_faded: bool = False,
+        decay: Decay = DECAY,
+        used: Mapping[str, datetime] = NEVER,
+        **conditions: object,
+    ) -> list[Found]:
+        """The `k` distinct texts that fit a query best: by words; by `vectors`, one for all that is shown; or by both.
+
+        Conditions are those on `kind`, `key`, `created`, `importance` and `meta`; `used` says when memories were last
+        used.  Statistics are those of all that is shown: what does not fit or has faded is only left out.
+        """
+        self._count_bulk(self._shown.values(), len(self._all) - len(self))
+        shown = {memory.id: memory.text for memory in self._readable()}
+        texts = {memory.id: memory.text for memory in self._readable() if fits(memory, conditions)}
+        if not include_faded:
+            for id in self.faded(now=now, decay=decay, used=used, **conditions):
+                del texts[id]
+        lists = {}
+        if by != "vector":
+            lists["lexical"] = {id: score for id, score in bm25(shown, query).items() if id in texts}
+        if by != "lexical" and vectors is not None and vector is not None:
+            lists["vector"] = {id: cosine(vectors[id], vector) for id in texts}
+        return rank(lists, texts, k)
+
+    def faded(
+        self,
+        *,
+        now: datetime,
+        decay: Decay = DECAY,
+        used: Mapping[str, datetime] = NEVER,
+        **conditions: object,
+    ) -> list[str]:
+        """What is shown and fits the conditions, but has faded: the ids by ordinal.  Not counted."""
+        fitting = [memory for memory in self._readable() if fits(memory, conditions)]
+        return [memory.id for memory in fitting if is_faded(memory, used.get(memory.id), now, decay)]
+
+    def nearest(self, vector: Vector, k: int = 10, *, vectors: Mapping[str, Vector]) -> list[tuple[str, float]]:
+        """The `k` memories nearest to a vector, each by itself, with their cosines."""
+        self._count_bulk(self._shown.values(), len(self._all) - len(self))
+        cosines = {memory.id: cosine(vectors[memory.id], vector) for memory in self._readable()}
+        return sorted(cosines.items(), key=lambda pair: (-pair[1], pair[0]))[:k]
+
     def raise_for_problems(self) -> None:
         """Raises: BadAnchor, where the view has problems."""
         if self.problems:
@@ -152,6 +206,10 @@ class ReferenceView:
         stand = self._stand_now()
         reasons = [self._reference._reasons(id, stand, self.policy) for id in self._reference._memories]
         return np.array(reasons, np.uint16)
+
+    def _readable(self) -> list[Memory]:
+        """What is shown and has content still, by ordinal."""
+        return [self._reference._memories[id] for id in self._shown if not self._reference.is_erased(id)]
 
     def _stand_now(self) -> Stand:
         """Raises: AmbiguousAnchor, where anchors that could not be used now lie in one tree."""

@@ -18,7 +18,7 @@ from copy import copy
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from branchmem import refs
 from branchmem.canonical import NO_META, new_id, now
@@ -33,6 +33,8 @@ from branchmem.verdict import STRICT, Policy
 if TYPE_CHECKING:
     from branchmem import Store, View
     from branchmem.log import Reader, Writer
+    from branchmem.recall.conflicts import Options, Remembered
+    from branchmem.recall.context import Recalled
 
 __all__ = ["OnCancel", "Session", "Step", "StepView", "current_step"]
 
@@ -248,6 +250,28 @@ class Session:
             raise NoStep(wanted)
         raise StepEnded(step.id, wanted, step.cancelled)
 
+    def remember_checked(self, text: str, **options: Unpack[Options]) -> Remembered:
+        """As `remember`, after a look at what is visible at the head, or in the step here, and says something else.
+
+        Takes what `remember` takes, and `resolve`, `threshold` and `embedder`:
+        `branchmem.recall.conflicts.remember_checked`.
+        """
+        from branchmem.recall.conflicts import remember_checked
+
+        return remember_checked(self, text, **options)
+
+    def recall(self, message: str, *, used: bool = True, policy: Policy = STRICT, **options: Any) -> Recalled:
+        """What of the view at the head belongs into a prompt, which counts as used, unless not `used`: `view.recall`.
+
+        In a step, `step.recall` sees what the step remembers, and keeps a receipt.
+        Raises: as `view` and `view.recall`.
+        Cost: that of `view.recall`, and one commit; a store that is open for reading notes no use.
+        """
+        from branchmem.recall import context
+
+        recall = context.recall_and_use if used else context.recall
+        return recall(self.store, self.view(policy), message, **options)
+
     def step(
         self,
         *,
@@ -330,6 +354,14 @@ class Session:
                 created=created,
             )
         )
+
+    async def aremember_checked(self, text: str, **options: Unpack[Options]) -> Remembered:
+        """As `remember_checked`."""
+        return await settled(partial(self.remember_checked, text, **options))
+
+    async def arecall(self, message: str, *, used: bool = True, policy: Policy = STRICT, **options: Any) -> Recalled:
+        """As `recall`."""
+        return await settled(partial(self.recall, message, used=used, policy=policy, **options))
 
     def __repr__(self) -> str:
         beside = f" beside {', '.join(self.beside)}" if self.beside else ""

@@ -14,10 +14,10 @@ from contextvars import ContextVar, Token
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, cast
 
 from branchmem import refs
-from branchmem.canonical import MAX_TEXT_BYTES, NO_META, ids, new_id, now, utf8_size
+from branchmem.canonical import MAX_TEXT_BYTES, NO_META, ids, microseconds, new_id, now, utf8_size
 from branchmem.errors import (
     InvalidEvent,
     InvalidEventType,
@@ -37,6 +37,8 @@ from branchmem.verdict import STRICT, Policy
 
 if TYPE_CHECKING:
     from branchmem.log import Writer
+    from branchmem.recall.conflicts import Options, Remembered
+    from branchmem.recall.context import Recalled
     from branchmem.session import Session
 
 OnCancel = Literal["drop", "keep"]
@@ -113,6 +115,8 @@ class Step:
         self._text: list[str] = []
         self._text_bytes = 0
         self._recalled: tuple[str, ...] | None = None
+        #: What was known already when it was to be remembered.
+        self._restated: list[str] = []
         self._outer: Step | None = None
 
     @property
@@ -160,6 +164,18 @@ class Step:
             self._written(cancelled=True, recalled=recalled)  # refuses, now and not at the end, what meta cannot hold
             self._recalled = recalled
 
+    def recall(self, message: str, *, policy: Policy = STRICT, **options: Any) -> Recalled:
+        """What of the step's view belongs into a prompt; its memories join the receipt: `view.recall`.
+
+        Raises: StepEnded; as `view` and `view.recall`; InvalidEvent where meta cannot hold the receipt.
+        """
+        from branchmem.recall import recall
+
+        found = recall(self.session.store, self.view(policy), message, **options)
+        with self._alone():
+            self.recalled = (*self.recalled, *found.ids)
+        return found
+
     def write(self, text: str) -> None:
         """Append to the text of the message.
 
@@ -195,6 +211,16 @@ class Step:
         """
         memory = remembering.drafted(text, sources, derived_from, supersedes, kind, key, importance, meta, created)
         return self._keep(memory)
+
+    def remember_checked(self, text: str, **options: Unpack[Options]) -> Remembered:
+        """As `remember`, after a look at what is visible in the step and says something else.
+
+        It is decided once; what others put on the path before the end of the step is not looked at again.  Takes what
+        `remember` takes, and `resolve`, `threshold` and `embedder`: `branchmem.recall.conflicts.remember_checked`.
+        """
+        from branchmem.recall.conflicts import remember_checked
+
+        return remember_checked(self, text, **options)
 
     def view(self, policy: Policy = STRICT) -> StepView:
         """What is visible at the step's message, its own memories so far included, and at the heads beside.
@@ -313,13 +339,24 @@ class Step:
             if found == self.base and not cancelled:
                 refs.write_move(writer, ref, self.id, "step")
             beside = () if cancelled else self._beside(writer)
+            if not cancelled:
+                self._note_use(writer)
             return [self._written(cancelled, self._recalled), *self.memories, *beside], (cancelled, found)
 
         if self._cancelled and self._on_cancel == "drop":
             return
-        _, (self._cancelled, found) = store.transact(plan, tables=refs.TABLES)
+        tables = (*refs.TABLES, *(("access",) if self._recalled or self._restated else ()))
+        _, (self._cancelled, found) = store.transact(plan, tables=tables)
         if found != self.base and not self._cancelled:
             raise RefMoved(ref, self.base, found, self.id)
+
+    def _note_use(self, writer: Writer) -> None:
+        """Note, where the step ends well, that what it recalled or knew already was used when its message was made."""
+        if self._recalled or self._restated:
+            from branchmem.recall import access
+
+            used = (*self.recalled, *self._restated)
+            access.mark(writer, used, microseconds(cast(datetime, self._message.created)))
 
     def _beside(self, writer: Writer) -> Iterable[Event]:
         """What a kind of step writes besides where it ends well, in the same transaction."""

@@ -7,15 +7,24 @@ step's later memories are not in it.  No bitmaps: what is not in the log has no 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
 
 from branchmem.errors import MemoryHidden, UnknownEvent
 from branchmem.events import Memory
-from branchmem.verdict import Policy, Reason, Verdict
+from branchmem.verdict import STRICT, Policy, Reason, Verdict
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from branchmem import View
+    from branchmem.embedders import Embedder
+    from branchmem.recall import Decay, Hits, Recalled
+    from branchmem.recall.search import Shown
     from branchmem.session.slice import Slice
 
 
@@ -35,8 +44,10 @@ class StepView:
         self._own: list[str] = []
         #: What its own memories replace among those that the head shows.
         self._replaced: frozenset[str] = frozenset()
-        if self._needs_whole():
-            self._base = part.whole().at(self.anchors, policy=policy)
+        #: The whole log with the step, where the view at the head is no help.
+        self._whole = part.whole() if self._needs_whole() else None
+        if self._whole is not None:
+            self._base = self._whole.at(self.anchors, policy=policy)
             return
         head = (str(part.message.parent), *beside)
         self._base = store.at(head, policy=policy)
@@ -113,6 +124,59 @@ class StepView:
         found = self.memories(key=key)
         return found if len(found) > 1 else found[0] if found else None
 
+    def search(
+        self,
+        query: str,
+        k: int = 10,
+        *,
+        kind: object = None,
+        key: object = None,
+        created: object = None,
+        importance: object = None,
+        meta: Mapping[str, object] | None = None,
+        by: Literal["lexical", "vector"] | None = None,
+        embedder: Embedder | None = None,
+        include_faded: bool = False,
+        decay: Decay | None = None,
+        now: datetime | None = None,
+    ) -> Hits:
+        """The visible memories that fit a query, best first, the step's own among them: `branchmem.recall.search`.
+
+        Cost: as that of a view; own memories are read, and embedded, anew each time.
+        """
+        from branchmem.recall import search
+
+        return search(
+            self._part.store,
+            self,
+            query,
+            k,
+            kind=kind,
+            key=key,
+            created=created,
+            importance=importance,
+            meta=meta,
+            by=by,
+            embedder=embedder,
+            include_faded=include_faded,
+            decay=decay,
+            now=now,
+        )
+
+    def nearest(
+        self, vector: NDArray[np.float32], k: int = 10, *, embedder: Embedder | None = None
+    ) -> list[tuple[str, float]]:
+        """The visible memories nearest to a vector, the step's own among them: `branchmem.recall.nearest`."""
+        from branchmem.recall import nearest
+
+        return nearest(self._part.store, self, vector, k, embedder=embedder)
+
+    def recall(self, message: str, **options: Any) -> Recalled:
+        """What of the visible memories belongs into a prompt: `branchmem.recall.recall`.  Writes nothing."""
+        from branchmem.recall import recall
+
+        return recall(self._part.store, self, message, **options)
+
     def explain(self, id: str) -> Verdict:
         """All reasons, and the ids at fault, as the log and the step are now.
 
@@ -126,6 +190,35 @@ class StepView:
         else:
             verdict = self._part.explain(id, self.anchors, self._base, self.policy)
         return replace(verdict, seq=store.seq)
+
+    def _shown(self) -> Shown:
+        """What is ranked here: what the log has of it, and the step's own memories that have content by now."""
+        import numpy as np
+
+        from branchmem.recall.search import Shown
+
+        part, own = self._part, self._own
+        engine = part.store._fresh()
+        log: View | NDArray[np.uint32] = self._base
+        if self._whole is not None:
+            ids = self._base.ids()
+            is_erased = self._whole._engine.is_erased  # with the step, more may be
+            log = np.sort(engine.memory_ordinals([id for id in ids if engine.is_memory(id) and not is_erased(id)]))
+            own = [id for id in ids if not engine.is_memory(id)]
+        elif self._replaced:
+            log = np.setdiff1d(self._base.ordinals(), engine.memory_ordinals(list(self._replaced)))
+        strict = part.at((), STRICT)
+        contents = []
+        for id in own:
+            with suppress(MemoryHidden):
+                contents.append(part.content(id, strict))
+        return Shown(log, self._read, self.explain, contents)
+
+    def _read(self, ids: list[str]) -> list[Memory]:
+        """Memories that this shows.  Raises: MemoryHidden for one that was erased meanwhile."""
+        owner = self._part.store if self._whole is None else self._whole
+        found = [self._part.content(id, self._base) for id in ids if id in self._own]
+        return found + owner._memories([id for id in ids if id not in self._own], self._base)
 
     def _needs_whole(self) -> bool:
         """Whether the view at the head does not tell what the log shows at the step's message.

@@ -35,25 +35,31 @@ from branchmem.terminal.bundles import held_rows, imported_lines, key_lines, man
 from branchmem.terminal.changes import change_lines
 from branchmem.terminal.lines import ELLIPSIS, count_lines, heading, plain, short
 from branchmem.terminal.output import agreed, escaped, progress, say, say_json, show, width
+from branchmem.terminal.recall import decay_lines, hit_lines, prompt_lines, recalled_lines, why_lines
 from branchmem.terminal.reports import check_lines, salvage_lines
+from branchmem.terminal.skills import activated_lines, library_lines, problem_lines
 from branchmem.terminal.worktrees import deleted_lines, status_lines
 
 __all__ = [
     "ELLIPSIS",
+    "activated_lines",
     "agreed",
     "below",
     "change_lines",
     "check_lines",
     "conflict_lines",
     "count_lines",
+    "decay_lines",
     "deleted_lines",
     "difference_lines",
     "escaped",
     "heading",
     "held_rows",
+    "hit_lines",
     "imported_lines",
     "key_lines",
     "leaf_lines",
+    "library_lines",
     "manifest_lines",
     "memory_lines",
     "merged_lines",
@@ -61,7 +67,10 @@ __all__ = [
     "move_lines",
     "move_rows",
     "plain",
+    "problem_lines",
     "progress",
+    "prompt_lines",
+    "recalled_lines",
     "ref_rows",
     "salvage_lines",
     "say",
@@ -75,5 +84,6 @@ __all__ = [
     "unreachable_lines",
     "verdict_lines",
     "view_line",
+    "why_lines",
     "width",
 ]

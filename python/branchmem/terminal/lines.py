@@ -34,6 +34,11 @@ def plain(text: object) -> str:
     return _UNPRINTABLE.sub("\ufffd", " ".join(str(text).split()))
 
 
+def printable(line: str) -> str:
+    """A line with its spaces and tabs as they are; what is unprintable U+FFFD."""
+    return "\t".join(_UNPRINTABLE.sub("\ufffd", part) for part in line.split("\t"))
+
+
 def short(id: str) -> str:
     """An id of up to ten characters as it is, of a longer one its end: `…86a6f880`."""
     return plain(id if len(id) <= ID_CELLS else ELLIPSIS + id[-TAIL:])

@@ -124,7 +124,10 @@ impl<'a> Reader<'a> {
     }
 
     /// The next number of 64 bits, with or without a sign.
-    fn integer(&mut self) -> Result<i128> {
+    ///
+    /// # Errors
+    /// [`Damaged`] where something else is next.
+    pub fn integer(&mut self) -> Result<i128> {
         let (value, shortest) = match self.byte()? {
             value @ 0..0x80 => (i128::from(value), true),
             value @ 0xe0.. => (i128::from(value.cast_signed()), true),

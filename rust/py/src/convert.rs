@@ -139,6 +139,10 @@ impl Names {
         Self::of_numbers(engine, nodes.map(|node| engine.ids().of_message(node)))
     }
 
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
     pub fn list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         PyList::new(py, starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end]).collect::<Vec<_>>())

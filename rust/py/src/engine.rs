@@ -21,6 +21,11 @@ pub struct Engine {
 }
 
 impl Engine {
+    /// The engine behind its lock.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// The message with this id, for questions about the tree.
     fn node(engine: &Core, id: &Name) -> PyResult<Node> {
         let node = convert::number(engine, id).and_then(|number| engine.ids().message(number));

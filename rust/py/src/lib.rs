@@ -13,6 +13,7 @@ mod explain;
 #[cfg(target_os = "linux")]
 mod pages;
 mod records;
+mod search;
 mod shared;
 mod view;
 
@@ -33,6 +34,10 @@ pyo3::create_exception!(
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<engine::Engine>()?;
     module.add_class::<view::View>()?;
+    module.add_class::<search::Ranked>()?;
+    module.add_class::<search::SearchIndex>()?;
+    module.add_class::<search::Vectors>()?;
+    module.add_function(wrap_pyfunction!(search::rank_texts, module)?)?;
     module.add_function(wrap_pyfunction!(records::check_records, module)?)?;
     module.add_function(wrap_pyfunction!(records::split_records, module)?)?;
     module.add("BlockError", module.py().get_type::<BlockError>())

@@ -7,7 +7,8 @@ use branchmem_core::{Ambiguous, Answer, Engine, Mem, Stand, Visible};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
-use pyo3::types::{PyByteArray, PyBytes, PyIterator, PyList, PyString, PyTuple};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyIterator, PyList, PyString, PyTuple};
 use std::sync::{Arc, OnceLock};
 
 /// What is visible at an anchor, as of the moment it was made.
@@ -88,7 +89,8 @@ impl View {
         Ok(Made::new(engine, stand, answer))
     }
 
-    fn sorted(&self) -> &[u32] {
+    /// The ordinals of what is visible, ascending.
+    pub(crate) fn sorted(&self) -> &[u32] {
         self.sorted.get_or_init(|| self.answer.visible.ordinals())
     }
 
@@ -100,7 +102,7 @@ impl View {
     }
 
     /// Count a whole answer.
-    fn count_all(&self) {
+    pub(crate) fn count_all(&self) {
         if self.count {
             self.shared.counters.bulk(&self.answer.admitted, (self.total - self.answer.visible.len()) as u64);
         }
@@ -309,6 +311,41 @@ impl View {
             names
         });
         names.list(py)
+    }
+
+    #[pyo3(signature = (query, k = 10, **options))]
+    fn search<'py>(
+        slf: &Bound<'py, Self>,
+        query: &Bound<'py, PyAny>,
+        k: i64,
+        options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        static SEARCH: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let search = SEARCH.import(slf.py(), "branchmem.recall", "search")?;
+        search.call((slf.get().owner.bind(slf.py()), slf, query, k), options)
+    }
+
+    #[pyo3(signature = (vector, k = 10, **options))]
+    fn nearest<'py>(
+        slf: &Bound<'py, Self>,
+        vector: &Bound<'py, PyAny>,
+        k: i64,
+        options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        static NEAREST: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let nearest = NEAREST.import(slf.py(), "branchmem.recall", "nearest")?;
+        nearest.call((slf.get().owner.bind(slf.py()), slf, vector, k), options)
+    }
+
+    #[pyo3(signature = (message, **options))]
+    fn recall<'py>(
+        slf: &Bound<'py, Self>,
+        message: &Bound<'py, PyAny>,
+        options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        static RECALL: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let recall = RECALL.import(slf.py(), "branchmem.recall", "recall")?;
+        recall.call((slf.get().owner.bind(slf.py()), slf, message), options)
     }
 
     fn explain<'py>(&self, py: Python<'py>, id: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {

@@ -1,0 +1,111 @@
+//! What is kept of a memory besides its words: when it was made and last used, its importance, its meta.
+
+use crate::Map;
+use crate::content::Content;
+
+/// No time.
+const NEVER: i64 = i64::MIN;
+
+/// How importance fades.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    /// Microseconds until half of it is left; infinite: it does not fade.
+    pub half_life: f64,
+    /// Below this a memory is faded.
+    pub floor: f64,
+}
+
+/// The fields of memories, by ordinal.
+#[derive(Default)]
+pub struct Fields {
+    created: Vec<i64>,
+    importance: Map<u32, f64>,
+    meta: Map<u32, Box<[u8]>>,
+    used: Map<u32, i64>,
+}
+
+impl Fields {
+    /// Take in the fields of the next memory.
+    pub fn push(&mut self, content: Option<&Content<'_>>) {
+        let ordinal = self.created.len() as u32;
+        self.created.push(content.and_then(|content| content.created).unwrap_or(NEVER));
+        if let Some(content) = content {
+            if content.importance < 1.0 {
+                self.importance.insert(ordinal, content.importance);
+            }
+            if !content.meta.is_empty() {
+                self.meta.insert(ordinal, content.meta.into());
+            }
+        }
+    }
+
+    /// Drop the fields of some memories.
+    pub fn forget(&mut self, gone: &[u32]) {
+        for ordinal in gone {
+            self.created[*ordinal as usize] = NEVER;
+            self.importance.remove(ordinal);
+            self.meta.remove(ordinal);
+        }
+    }
+
+    /// When it was made, in microseconds since 1970.
+    #[must_use]
+    pub fn created(&self, ordinal: u32) -> Option<i64> {
+        self.created.get(ordinal as usize).copied().filter(|&created| created != NEVER)
+    }
+
+    /// Between 0 and 1.
+    #[must_use]
+    pub fn importance(&self, ordinal: u32) -> f64 {
+        self.importance.get(&ordinal).copied().unwrap_or(1.0)
+    }
+
+    /// As it stands in the body; empty where there is none.
+    #[must_use]
+    pub fn meta(&self, ordinal: u32) -> &[u8] {
+        self.meta.get(&ordinal).map_or(&[], AsRef::as_ref)
+    }
+
+    /// A memory was used at a time; an earlier one than is known changes nothing.
+    pub fn use_at(&mut self, ordinal: u32, at: i64) {
+        let used = self.used.entry(ordinal).or_insert(at);
+        *used = at.max(*used);
+    }
+
+    /// What is left of the importance of a memory by now.
+    #[must_use]
+    pub fn effective(&self, ordinal: u32, pace: Pace, now: i64) -> f64 {
+        let last = self.created(ordinal).max(self.used.get(&ordinal).copied());
+        effective(self.importance(ordinal), last, pace, now)
+    }
+}
+
+/// What is left of an importance: half of it after each half-life since a time, all of it where there is none.
+#[must_use]
+pub fn effective(importance: f64, last: Option<i64>, pace: Pace, now: i64) -> f64 {
+    let since = last.map_or(0, |last| now.saturating_sub(last).max(0));
+    importance * (-(since as f64) / pace.half_life).exp2()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::float_cmp, reason = "powers of two are exact")]
+    fn half_is_left_after_a_half_life_since_the_last_use() {
+        let content = |importance, created| Content { text: "", importance, created, meta: &[] };
+        let mut fields = Fields::default();
+        fields.push(Some(&content(0.8, Some(1000))));
+        fields.push(Some(&content(1.0, None)));
+        fields.push(None);
+        let pace = Pace { half_life: 100.0, floor: 0.0 };
+        let left = |fields: &Fields, ordinal, now| fields.effective(ordinal, pace, now);
+        assert_eq!([1000, 1100, 1200, 500].map(|now| left(&fields, 0, now)), [0.8, 0.4, 0.2, 0.8]);
+        assert_eq!(left(&fields, 1, 1_000_000), 1.0);
+        fields.use_at(0, 1100);
+        fields.use_at(0, 900);
+        assert_eq!(left(&fields, 0, 1200), 0.4);
+        assert_eq!(fields.effective(0, Pace { half_life: f64::INFINITY, floor: 0.0 }, i64::MAX), 0.8);
+    }
+}

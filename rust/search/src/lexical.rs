@@ -1,0 +1,212 @@
+//! Which memories have a token, how often, and what is that worth?
+//!
+//! BM25 (Robertson & Zaragoza, Foundations and Trends in IR 3(4), 2009) with the weight of rarity that cannot be
+//! negative. All statistics are those of what is shown: what is hidden is neither counted nor measured.
+
+use crate::Map;
+use crate::shown::Shown;
+use crate::tokens::{Token, asked, tokens};
+use foldhash::fast::FixedState;
+
+const K1: f64 = 1.2;
+const B: f64 = 0.75;
+
+/// The length of a memory without content.
+const GONE: u32 = u32::MAX;
+
+/// From here on, so many times as many entries as memories are shown, a list is searched instead of read.
+const SEARCH_FACTOR: usize = 16;
+
+/// Where each token stands, by ordinal.
+pub struct Lexical {
+    /// The memories that have a token, ascending, each as often as it has it.
+    lists: Map<Box<str>, Vec<u32>>,
+    lengths: Vec<u32>,
+}
+
+impl Lexical {
+    /// Of nothing yet; `seed` keeps those who choose the words from knowing where they meet.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self { lists: Map::with_hasher(FixedState::with_seed(seed)), lengths: Vec::new() }
+    }
+
+    /// How many memories were taken in.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lengths.len()
+    }
+
+    /// Whether none was.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.lengths.is_empty()
+    }
+
+    /// Take in what the next memory says, `None` for one without content. O(text).
+    pub fn push(&mut self, text: Option<&str>) {
+        let ordinal = self.lengths.len() as u32;
+        let mut length = 0;
+        if let Some(text) = text {
+            tokens(text, |token, how| {
+                length += u32::from(how == Token::Counted);
+                match self.lists.get_mut(token) {
+                    Some(list) => list.push(ordinal),
+                    None => _ = self.lists.insert(token.into(), vec![ordinal]),
+                }
+            });
+        }
+        self.lengths.push(if text.is_some() { length } else { GONE });
+    }
+
+    /// Whether a memory was taken in and has content.
+    #[must_use]
+    pub fn has(&self, ordinal: u32) -> bool {
+        self.lengths.get(ordinal as usize).is_some_and(|&length| length != GONE)
+    }
+
+    /// Drop all that is kept of some memories. O(everything).
+    pub fn forget(&mut self, gone: &[u32]) {
+        for &ordinal in gone {
+            self.lengths[ordinal as usize] = GONE;
+        }
+        let lengths = &self.lengths;
+        self.lists.retain(|_, list| {
+            list.retain(|&ordinal| lengths[ordinal as usize] != GONE);
+            !list.is_empty()
+        });
+    }
+
+    /// The places that have a token, each with how often. O(entries), or O(shown · log entries) where that is less.
+    fn matches(&self, token: &str, shown: &Shown) -> Vec<(u32, u32)> {
+        let list = self.lists.get(token).map_or(&[][..], Vec::as_slice);
+        let mut out = Vec::new();
+        if list.len() / SEARCH_FACTOR > shown.ordinals().len() {
+            let mut rest = list;
+            for (place, &ordinal) in shown.ordinals().iter().enumerate() {
+                rest = &rest[rest.partition_point(|&other| other < ordinal)..];
+                let times = rest.iter().take_while(|&&other| other == ordinal).count();
+                if times > 0 {
+                    out.push((place as u32, times as u32));
+                }
+            }
+            return out;
+        }
+        let mut counted = u32::MAX;
+        for &ordinal in list {
+            if ordinal == counted {
+                if let Some((_, times)) = out.last_mut() {
+                    *times += 1;
+                }
+            } else if let Some(place) = shown.place(ordinal) {
+                out.push((place, 1));
+                counted = ordinal;
+            }
+        }
+        out
+    }
+
+    /// The score of every place for a query, 0 where nothing fits. `own` are the texts of the last places.
+    ///
+    /// Tokens are added up in the order of the query, so that the same texts give the same score to the last bit.
+    #[must_use]
+    pub fn scores(&self, query: &str, shown: &Shown, own: &[&str]) -> Vec<f64> {
+        let mut scores = vec![0.0; shown.len()];
+        let asked = asked(query);
+        if asked.is_empty() || shown.is_empty() {
+            return scores;
+        }
+        let own: Vec<_> = own.iter().map(|text| Own::new(text, &asked)).collect();
+        let lengths = || {
+            let logged = shown.ordinals().iter().map(|&ordinal| self.lengths[ordinal as usize]);
+            logged.chain(own.iter().map(|own| own.length))
+        };
+        let total: u64 = lengths().map(u64::from).sum();
+        let average = total as f64 / shown.len() as f64;
+        let length = |place: u32| match shown.ordinals().get(place as usize) {
+            Some(&ordinal) => self.lengths[ordinal as usize],
+            None => own[place as usize - shown.ordinals().len()].length,
+        };
+        for (at, token) in asked.iter().enumerate() {
+            let mut matches = self.matches(token, shown);
+            let first = shown.ordinals().len();
+            matches
+                .extend((first as u32..).zip(&own).map(|(place, own)| (place, own.times[at])).filter(|own| own.1 > 0));
+            let (count, found) = (shown.len() as f64, matches.len() as f64);
+            let rarity = (1.0 + (count - found + 0.5) / (found + 0.5)).ln();
+            for (place, times) in matches {
+                let times = f64::from(times);
+                let norm = K1 * (1.0 - B + B * f64::from(length(place)) / average);
+                scores[place as usize] += rarity * times * (K1 + 1.0) / (times + norm);
+            }
+        }
+        scores
+    }
+}
+
+/// A text that is in no list: its length, and how often it has each token that is asked for.
+struct Own {
+    length: u32,
+    times: Vec<u32>,
+}
+
+impl Own {
+    fn new(text: &str, asked: &[String]) -> Self {
+        let mut own = Self { length: 0, times: vec![0; asked.len()] };
+        tokens(text, |token, how| {
+            own.length += u32::from(how == Token::Counted);
+            asked.iter().zip(&mut own.times).filter(|(asked, _)| *asked == token).for_each(|(_, times)| *times += 1);
+        });
+        own
+    }
+}
+
+/// BM25 of each of some texts for a query, among these alone.
+#[must_use]
+pub fn rank_texts(texts: &[&str], query: &str) -> Vec<f64> {
+    Lexical::new(0).scores(query, &Shown::new(Vec::new(), texts.len()), texts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index(texts: &[&str]) -> Lexical {
+        let mut index = Lexical::new(0);
+        texts.iter().for_each(|text| index.push(Some(text)));
+        index
+    }
+
+    #[test]
+    fn a_list_says_the_same_read_or_searched() {
+        let texts: Vec<String> =
+            (0..500).map(|at| format!("tea tea {}", if at % 7 == 0 { "rare tea" } else { "x" })).collect();
+        let mut index = index(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+        index.push(Some("milk"));
+        for shown in [vec![3, 7, 499, 500], (0..500).step_by(3).collect(), vec![500], vec![]] {
+            let shown = Shown::new(shown, 0);
+            let times = |at: u32| if at == 500 { 0 } else { 2 + u32::from(at.is_multiple_of(7)) };
+            let plain = (0..).zip(shown.ordinals()).map(|(place, &at)| (place, times(at)));
+            let plain: Vec<(u32, u32)> = plain.filter(|&(_, times)| times > 0).collect();
+            assert_eq!(index.matches("tea", &shown), plain);
+        }
+    }
+
+    #[test]
+    fn hidden_texts_change_no_score() {
+        let shown = |ordinals| Shown::new(ordinals, 0);
+        let few = index(&["green tea", "black tea please", "milk"]).scores("tea milk", &shown(vec![0, 1, 2]), &[]);
+        let many = index(&["tea", "green tea", "milk milk tea", "black tea please", "milk", "rare"]);
+        assert_eq!(many.scores("tea milk", &shown(vec![1, 3, 4]), &[]), few);
+        assert_eq!(rank_texts(&["green tea", "black tea please", "milk"], "tea milk"), few);
+    }
+
+    #[test]
+    fn what_is_forgotten_leaves_no_word_behind() {
+        let mut index = index(&["green tea", "secret tea"]);
+        index.forget(&[1]);
+        assert!(index.has(0) && !index.has(1));
+        let words: crate::Set<&str> = index.lists.keys().map(AsRef::as_ref).collect();
+        assert_eq!(words, ["green", "tea"].into_iter().collect());
+    }
+}

@@ -1,0 +1,297 @@
+//! Which texts of those shown fit a query best?
+//!
+//! The view comes first: what is not shown is neither counted nor scored. Each ranker nominates its best texts;
+//! two are fused by reciprocal ranks (Cormack, Clarke & Buettcher, SIGIR 2009).
+
+use crate::Map;
+use crate::best::{Scored, best, best_labels};
+use crate::conditions::{Condition, Facts};
+use crate::content::Content;
+use crate::fields::{Pace, effective};
+use crate::index::Index;
+use crate::shown::{At, Shown};
+use crate::vectors::{Vectors, cosine};
+use branchmem_core::{Engine, Mem};
+use std::cmp::Ordering;
+
+/// Damps the head of each list, so that one first place does not outvote two seconds.
+const RRF_K: f64 = 60.0;
+/// So many texts each ranker nominates at least, and so many times as many as are wanted.
+const LEAST_DEPTH: usize = 100;
+const DEPTH_FACTOR: usize = 10;
+
+/// A memory that the log does not have yet.
+pub struct Own<'a> {
+    /// Its id.
+    pub id: &'a str,
+    /// Its kind.
+    pub kind: &'a str,
+    /// Its key.
+    pub key: Option<&'a str>,
+    /// What it says.
+    pub content: Content<'a>,
+    /// Its vector, where vectors are asked.
+    pub vector: Option<&'a [f32]>,
+}
+
+/// How fading is judged.
+pub struct Fading {
+    /// Microseconds since 1970.
+    pub now: i64,
+    /// For kinds that have none of their own.
+    pub pace: Pace,
+    /// By kind.
+    pub kinds: Map<String, Pace>,
+}
+
+impl Fading {
+    /// How a kind fades.
+    #[must_use]
+    pub fn pace(&self, kind: &str) -> Pace {
+        self.kinds.get(kind).copied().unwrap_or(self.pace)
+    }
+}
+
+/// One search.
+pub struct Query<'a> {
+    /// Asked of the words, where there is any.
+    pub text: Option<&'a str>,
+    /// Asked of the vectors, where there are any.
+    pub vector: Option<(&'a Vectors, &'a [f32])>,
+    /// So many texts are wanted.
+    pub count: usize,
+    /// All must hold.
+    pub conditions: &'a [Condition],
+    /// Leaves out what is faded.
+    pub fading: Option<&'a Fading>,
+}
+
+/// A text that fits, and those who say it.
+#[derive(Debug, PartialEq)]
+pub struct Hit {
+    /// The memories, none of which is hidden, faded or unfit.
+    pub members: Vec<At>,
+    /// The best of them.
+    pub first: At,
+    /// Fused, or that of the only ranker.
+    pub score: f64,
+    /// Rank from 1, and score.
+    pub lexical: Option<(usize, f64)>,
+    /// Rank from 1, and cosine.
+    pub vector: Option<(usize, f64)>,
+}
+
+/// Rank the memories at these ordinals, which ascend, and own ones. Also says how many that fit are faded.
+///
+/// O(shown), and for words the entries of their lists, for vectors shown · dim.
+#[must_use]
+pub fn search(
+    index: &Index,
+    engine: &Engine,
+    ordinals: &[u32],
+    own: &[Own<'_>],
+    query: &Query<'_>,
+) -> (Vec<Hit>, usize) {
+    let ordinals: Vec<_> = ordinals.iter().copied().filter(|&ordinal| index.lexical.has(ordinal)).collect();
+    let search = Search { index, engine, own, shown: Shown::new(ordinals, own.len()), labels: own_labels(index, own) };
+    let (candidates, faded) = search.candidates(query);
+    let depth = LEAST_DEPTH.max(DEPTH_FACTOR.saturating_mul(query.count));
+    let nominate = |found: &[Scored]| {
+        best_labels(found, depth, |a, b| search.id(a).cmp(search.id(b)), |place| search.label(place))
+    };
+    let lexical = query.text.map(|text| nominate(&search.lexical(text, &candidates)));
+    let vector = query.vector.map(|(vectors, vector)| search.vector(vectors, vector, &candidates, depth, nominate));
+    (search.fused(lexical.as_deref(), vector.as_deref(), query.count, &candidates), faded)
+}
+
+/// Labels for own texts, beyond all ordinals where no memory of the log says the same.
+fn own_labels(index: &Index, own: &[Own<'_>]) -> Vec<u32> {
+    let mut new: Map<&str, u32> = Map::default();
+    let beyond = (0..u32::MAX).rev().zip(own);
+    let labels = beyond.map(|(beyond, own)| {
+        let text = own.content.text;
+        index.texts.find(text).unwrap_or_else(|| *new.entry(text).or_insert(beyond))
+    });
+    labels.collect()
+}
+
+struct Search<'a> {
+    index: &'a Index,
+    engine: &'a Engine,
+    own: &'a [Own<'a>],
+    shown: Shown,
+    labels: Vec<u32>,
+}
+
+/// The places that may be ranked; `None` for all.
+type Candidates = Option<Vec<bool>>;
+
+fn may(candidates: &Candidates, place: u32) -> bool {
+    candidates.as_ref().is_none_or(|candidates| candidates[place as usize])
+}
+
+impl<'a> Search<'a> {
+    fn places(&self) -> std::ops::Range<u32> {
+        0..self.shown.len() as u32
+    }
+
+    fn id(&self, place: u32) -> &'a str {
+        match self.shown.at(place) {
+            At::Log(ordinal) => self.engine.ids().name(self.engine.memories().number(Mem(ordinal))),
+            At::Own(at) => self.own[at].id,
+        }
+    }
+
+    fn label(&self, place: u32) -> u32 {
+        match self.shown.at(place) {
+            At::Log(ordinal) => self.index.texts.label(ordinal),
+            At::Own(at) => self.labels[at],
+        }
+    }
+
+    fn facts(&self, place: u32) -> Facts<'a> {
+        match self.shown.at(place) {
+            At::Log(ordinal) => self.index.facts(self.engine, ordinal),
+            At::Own(at) => Facts::new(self.own[at].kind, self.own[at].key, &self.own[at].content),
+        }
+    }
+
+    fn is_faded(&self, place: u32, fading: &Fading) -> bool {
+        match self.shown.at(place) {
+            At::Log(ordinal) => {
+                let fade = fading.pace(self.engine.memories().label(Mem(ordinal)).unwrap_or("fact"));
+                self.index.fields.effective(ordinal, fade, fading.now) < fade.floor
+            }
+            At::Own(at) => {
+                let own = &self.own[at];
+                let fade = fading.pace(own.kind);
+                effective(own.content.importance, own.content.created, fade, fading.now) < fade.floor
+            }
+        }
+    }
+
+    fn candidates(&self, query: &Query<'_>) -> (Candidates, usize) {
+        let mut faded = 0;
+        if query.conditions.is_empty() && query.fading.is_none() {
+            return (None, faded);
+        }
+        let candidates = self.places().map(|place| {
+            let facts = (!query.conditions.is_empty()).then(|| self.facts(place));
+            let fits = facts.is_none_or(|facts| query.conditions.iter().all(|condition| condition.fits(&facts)));
+            let is_faded = fits && query.fading.is_some_and(|fading| self.is_faded(place, fading));
+            faded += usize::from(is_faded);
+            fits && !is_faded
+        });
+        (Some(candidates.collect()), faded)
+    }
+
+    fn lexical(&self, text: &str, candidates: &Candidates) -> Vec<Scored> {
+        let own: Vec<_> = self.own.iter().map(|own| own.content.text).collect();
+        let scores = self.index.lexical.scores(text, &self.shown, &own);
+        scores.into_iter().zip(self.places()).filter(|&(score, place)| score > 0.0 && may(candidates, place)).collect()
+    }
+
+    /// What is nominated of all that have a vector.
+    fn vector(
+        &self,
+        vectors: &Vectors,
+        vector: &[f32],
+        candidates: &Candidates,
+        depth: usize,
+        nominate: impl Fn(&[Scored]) -> Vec<Scored>,
+    ) -> Vec<Scored> {
+        let mut places = Vec::with_capacity(self.shown.len());
+        let mut rows = Vec::with_capacity(self.shown.len());
+        for (&ordinal, place) in self.shown.ordinals().iter().zip(self.places()) {
+            if let Some(row) = vectors.row(ordinal).filter(|_| may(candidates, place)) {
+                places.push(place);
+                rows.push(row);
+            }
+        }
+        let own = (self.shown.ordinals().len() as u32..).zip(self.own).filter(|&(place, _)| may(candidates, place));
+        let own: Vec<_> =
+            own.filter_map(|(place, own)| Some((f64::from(cosine(own.vector?, vector)), place))).collect();
+        let mut wanted = depth;
+        loop {
+            let (contenders, cosines) = vectors.contenders(&rows, vector, wanted);
+            let scores = contenders.iter().map(|&at| places[at as usize]).zip(cosines);
+            let scores = scores.map(|(place, cosine)| (f64::from(cosine), place)).chain(own.iter().copied());
+            let nominated = nominate(&scores.collect::<Vec<_>>());
+            // Equal texts are one, so that there may be too few different ones among the best.
+            if nominated.len() >= depth || contenders.len() == rows.len() {
+                return nominated;
+            }
+            wanted *= 4;
+        }
+    }
+
+    fn fused(
+        &self,
+        lexical: Option<&[Scored]>,
+        vector: Option<&[Scored]>,
+        count: usize,
+        candidates: &Candidates,
+    ) -> Vec<Hit> {
+        let mut hits: Vec<(u32, Hit)> = Vec::new();
+        let mut known: Map<u32, usize> = Map::default();
+        let is_fused = lexical.is_some() && vector.is_some();
+        let ranked = |list: Option<&[Scored]>| list.map(<[Scored]>::to_vec).unwrap_or_default().into_iter().zip(1..);
+        let lists = ranked(lexical).map(|one| (true, one)).chain(ranked(vector).map(|one| (false, one)));
+        for (is_lexical, ((score, place), rank)) in lists {
+            let at = *known.entry(self.label(place)).or_insert_with(|| {
+                let first = self.shown.at(place);
+                hits.push((place, Hit { members: Vec::new(), first, score: 0.0, lexical: None, vector: None }));
+                hits.len() - 1
+            });
+            let hit = &mut hits[at].1;
+            *(if is_lexical { &mut hit.lexical } else { &mut hit.vector }) = Some((rank, score));
+            hit.score += if is_fused { 1.0 / (RRF_K + rank as f64) } else { score };
+        }
+        let order = |a: &(u32, Hit), b: &(u32, Hit)| -> Ordering {
+            b.1.score.total_cmp(&a.1.score).then_with(|| self.id(a.0).cmp(self.id(b.0)))
+        };
+        hits.sort_unstable_by(order);
+        hits.truncate(count);
+        for (place, hit) in &mut hits {
+            hit.members = self.members(*place, candidates);
+        }
+        hits.into_iter().map(|(_, hit)| hit).collect()
+    }
+
+    /// The candidates that say what one of them says, sorted by id.
+    fn members(&self, place: u32, candidates: &Candidates) -> Vec<At> {
+        let label = self.label(place);
+        let ring = self.index.texts.ring(label).filter_map(|ordinal| self.shown.place(ordinal));
+        let first = self.shown.ordinals().len() as u32;
+        let own = (first..).zip(&self.labels).filter(|&(_, &other)| other == label).map(|(place, _)| place);
+        let mut places: Vec<_> = ring.chain(own).filter(|&place| may(candidates, place)).collect();
+        places.sort_unstable_by(|&a, &b| self.id(a).cmp(self.id(b)));
+        places.into_iter().map(|place| self.shown.at(place)).collect()
+    }
+}
+
+/// The nearest of the memories at these ordinals to a vector, best first, each by itself; `None` where one that is not
+/// erased has no vector. O(ordinals · dim).
+#[must_use]
+pub fn nearest(
+    vectors: &Vectors,
+    engine: &Engine,
+    ordinals: &[u32],
+    vector: &[f32],
+    count: usize,
+) -> Option<Vec<Scored>> {
+    let mut kept = Vec::with_capacity(ordinals.len());
+    let mut rows = Vec::with_capacity(ordinals.len());
+    for &ordinal in ordinals {
+        if let Some(row) = vectors.row(ordinal) {
+            kept.push(ordinal);
+            rows.push(row);
+        } else if !engine.changes().erasures.erased().has(Mem(ordinal)) {
+            return None;
+        }
+    }
+    let (places, cosines) = vectors.contenders(&rows, vector, count);
+    let found = cosines.into_iter().map(f64::from).zip(places.into_iter().map(|place| kept[place as usize])).collect();
+    let id = |ordinal| engine.ids().name(engine.memories().number(Mem(ordinal)));
+    Some(best(found, count, |a, b| id(a).cmp(id(b))))
+}

