@@ -58,7 +58,7 @@ def written(work: Work) -> Iterator[Event]:
 
 
 @dataclass
-class _Log:
+class FreshLog:
     """A log that is begun anew for each pass, in a folder of its own."""
 
     name: str
@@ -74,15 +74,22 @@ class _Log:
         self.log = self.start(str(self.folder / "log"))
 
     def close(self) -> None:
+        """Leave the log of the last pass."""
         if self.log is not None:
             self.log.close()
             self.log = None
 
-    def runner(self, batches: Sequence[Sequence[Event]]) -> Runner:
+    def runner(
+        self, batches: Sequence[Sequence[Event]], after: Callable[[Any, Sequence[Event]], object] | None = None
+    ) -> Runner:
+        """Append these; `after` each batch do something more with the log and the batch."""
+
         def run() -> None:
             append = self.log.append
             for batch in batches:
                 append(batch)
+                if after is not None:
+                    after(self.log, batch)
 
         return Runner(self.name, run, sum(map(len, batches)), before=self.begin)
 
@@ -91,9 +98,9 @@ def _ingested(bench: Workbench, work: Work, events: list[Event], size: int, goal
     batches = [events[first : first + size] for first in range(0, len(events), size)]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="branchmem-bench-")))
-        ours = _Log("ours", folder / "ours", bm.open)
+        ours = FreshLog("ours", folder / "ours", bm.open)
         theirs = [
-            _Log(name, folder / name, partial(SqliteLog, settings=settings)) for name, settings in SETTINGS.items()
+            FreshLog(name, folder / name, partial(SqliteLog, settings=settings)) for name, settings in SETTINGS.items()
         ]
         for log in (ours, *theirs):
             stack.callback(log.close)

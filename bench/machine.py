@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import sqlite3
@@ -26,6 +27,7 @@ def machine() -> dict[str, Any]:
         "system": platform.platform(),
         "python": platform.python_version(),
         "numpy": np.__version__,
+        "numpy_threads": blas_threads(),
         "sqlite": sqlite3.sqlite_version,
         **{name: version(name) for name in PEERS},
         "branchmem": bm.__version__,
@@ -42,6 +44,15 @@ def file_system(folder: str) -> str:
     found = (line.split()[1:3] for line in mounts.read_text(encoding="utf-8").splitlines())
     above = [(len(point), kind) for point, kind in found if place.is_relative_to(point)]
     return max(above)[1] if above else ""
+
+
+def blas_threads() -> int | None:
+    """How many threads numpy's matrix products take; None where its BLAS is not the one that its wheels bring."""
+    for path in Path(np.__file__).parents[1].glob("numpy.libs/*openblas*"):
+        asked = getattr(ctypes.CDLL(str(path)), "scipy_openblas_get_num_threads64_", None)
+        if asked is not None:
+            return int(asked())
+    return None
 
 
 def has_avx512() -> bool:

@@ -3,7 +3,8 @@
 Rounds are interleaved, so that a busy moment of the machine falls on all alike,
 and begin with another runner each time.  A runner makes passes for a while, at
 least three, or one where a pass takes half a second; its figure is the median
-over the rounds of the best pass of a round.  The collector of cycles is off
+over the rounds of the best pass of a round.  Where questions differ in what they
+cost, each is timed by itself, once a round.  The collector of cycles is off
 meanwhile.
 """
 
@@ -35,6 +36,15 @@ class Runner:
     before: Callable[[], object] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """One way to answer questions that differ in what they cost: `ask(n)` answers the n-th of `questions`."""
+
+    name: str
+    ask: Callable[[int], object]
+    questions: int
+
+
 def race(runners: Sequence[Runner], *, rounds: int) -> Mapping[str, float]:
     """Microseconds an operation of each runner.  One untimed pass each warms caches first."""
     for runner in runners:
@@ -46,6 +56,29 @@ def race(runners: Sequence[Runner], *, rounds: int) -> Mapping[str, float]:
             for runner in (*runners[first:], *runners[:first]):
                 best[runner.name].append(_best_pass(runner))
     return {runner.name: statistics.median(best[runner.name]) / 1e3 / runner.operations for runner in runners}
+
+
+def race_each(askers: Sequence[Asker], *, rounds: int) -> Mapping[str, list[float]]:
+    """Microseconds for each question of each asker, best of the rounds.  One untimed pass each warms caches first."""
+    for asker in askers:
+        _times(asker)
+    passes: dict[str, list[list[int]]] = {asker.name: [] for asker in askers}
+    with _collector_off():
+        for turn in range(rounds):
+            first = turn % len(askers)
+            for asker in (*askers[first:], *askers[:first]):
+                passes[asker.name].append(_times(asker))
+    return {name: [min(times) / 1e3 for times in zip(*each, strict=True)] for name, each in passes.items()}
+
+
+def _times(asker: Asker) -> list[int]:
+    ask, clock = asker.ask, time.perf_counter_ns
+    times = []
+    for question in range(asker.questions):
+        start = clock()
+        ask(question)
+        times.append(clock() - start)
+    return times
 
 
 def _best_pass(runner: Runner) -> int:

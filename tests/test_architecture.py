@@ -45,7 +45,7 @@ MAY_IMPORT = {
         "searches",
         "_core",
     },
-    "searches": {"events", "questions", "branches"},
+    "searches": {"events", "questions", "branches", "_core"},
     "branches": {"branchmem", "verdict", "changes", "_core"},
     "check": {"errors", "events", "verdict", "codec", "log", "eventlog", "store", "_core"},
     "salvage": {"errors", "events", "codec", "log", "store"},

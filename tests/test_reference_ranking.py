@@ -59,6 +59,8 @@ def ids(found: Sequence[Found]) -> list[str]:
         ("\u1112\u1161\u11ab\u1100\u116e\u11a8", "한국"),
         ("ㄅㄆ 〇 𠮷野", "ㄅㄆ 〇 𠮷野"),
         ("⼈⼝", "人口"),
+        ("soft\u00adware 1\ufe0f\u20e3 ✔\ufe0f 葛\U000e0100城", "software 1\u20e3 葛城"),
+        ("い\u3099 \u0301 \ufe0f", "い"),
         ("。！? -- \u200b 🙂", ""),
         ("", ""),
     ],

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import branchmem as bm
@@ -86,29 +85,6 @@ def test_equal_texts_are_one_hit_that_lists_its_memories(store: bm.Store) -> Non
     assert (both.id, both.ids, [memory.id for memory in both.memories]) == ("a", ("a", "c"), ["a", "c"])
     assert (other.id, other.ranks) == ("d", {"lexical": 2})
     assert [hit.ids for hit in store.at("chat").search("tea")] == []
-
-
-def test_ten_planted_chinese_facts_are_found_by_keyword(store: bm.Store) -> None:
-    planted = {
-        "成都": "用户正准备搬到成都居住",
-        "花生": "用户对花生严重过敏",
-        "小雨": "女儿叫小雨，今年六岁",
-        "吉他": "周末会弹吉他放松",
-        "素食": "他从去年开始坚持素食",
-        "地铁": "每天坐地铁上班要四十分钟",
-        "杭州": "父母还住在杭州老家",
-        "咖啡": "早上不喝咖啡就没精神",
-        "马拉松": "计划明年跑一次马拉松",
-        "失眠": "最近压力大，经常失眠",
-    }
-    random = Random(7)
-    common = "用户喜欢在每天早上晚上周末和朋友家人一起看书散步做饭学习工作旅行听音乐喝茶"
-    noise = ["".join(random.choices(common, k=random.randint(6, 14))) for _ in range(300)]
-    store.append(said(f"noise {at}", text) for at, text in enumerate(noise))
-    store.append(said(keyword, text) for keyword, text in planted.items())
-    view = store.at("u1")
-
-    assert [keyword for keyword in planted if keyword not in view.search(keyword).ids] == []
 
 
 def test_at_most_so_many_hits_come(store: bm.Store) -> None:

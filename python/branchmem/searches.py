@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from branchmem.branches import Branches
 
 if TYPE_CHECKING:
+    from branchmem import _core
     from branchmem.embedders import Embedder
     from branchmem.events import Memory
     from branchmem.questions import Anchor
@@ -26,6 +27,8 @@ class Searches(Branches):
 
     #: What is kept in memory for searches, from the first one on.
     _index: Index | None = None
+    #: The vectors of its embedder, once they were asked for: what `view.nearest` needs, if the log has not changed.
+    _nearby: _core.Vectors | None = None
 
     @property
     def embedder(self) -> Embedder | None:

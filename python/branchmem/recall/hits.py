@@ -8,14 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from branchmem.errors import MemoryHidden
 
 if TYPE_CHECKING:
+    from branchmem import _core
     from branchmem.events import Memory
+    from branchmem.recall.approximate import Found
     from branchmem.verdict import Verdict
+
+    Ranked = _core.Ranked | Found
+
+LEXICAL: Final = "lexical"
+VECTOR: Final = "vector"
 
 Read = Callable[[list[str]], "list[Memory]"]
 
@@ -23,8 +31,8 @@ Read = Callable[[list[str]], "list[Memory]"]
 class Contents:
     """The memories of some hits, read together when the first of them is wanted.  Safe under threads."""
 
-    def __init__(self, ids: Sequence[str], read: Read, explain: Callable[[str], Verdict]) -> None:
-        self._ids = list(ids)
+    def __init__(self, ranked: Sequence[Ranked], read: Read, explain: Callable[[str], Verdict]) -> None:
+        self._ranked = ranked
         self._read = read
         self._memories: dict[str, Memory] | None = None
         #: What the view says of a memory.
@@ -41,7 +49,8 @@ class Contents:
     def _all(self) -> dict[str, Memory]:
         """All of them; none where one was erased, so that each is read by itself."""
         try:
-            return {memory.id: memory for memory in self._read(self._ids)}
+            ids = [id for one in self._ranked for id in one.ids]
+            return {memory.id: memory for memory in self._read(ids)}
         except MemoryHidden:
             return {}
 
@@ -106,9 +115,17 @@ class Hits(Sequence[Hit]):
     """The hits of one search, best first."""
 
     def __init__(
-        self, hits: Sequence[Hit], *, query: str, rankers: tuple[str, ...], faded: int = 0, note: str | None = None
+        self,
+        ranked: Sequence[Ranked],
+        contents: Contents,
+        *,
+        query: str,
+        rankers: tuple[str, ...],
+        faded: int = 0,
+        note: str | None = None,
     ) -> None:
-        self._hits = tuple(hits)
+        self._ranked = ranked
+        self._contents = contents
         #: What was searched for.
         self.query = query
         #: By what was ranked: "lexical", "vector", or both, fused.
@@ -121,7 +138,11 @@ class Hits(Sequence[Hit]):
     @property
     def ids(self) -> list[str]:
         """The id of each hit, best first."""
-        return [hit.id for hit in self._hits]
+        return [one.id for one in self._ranked]
+
+    @cached_property
+    def _hits(self) -> tuple[Hit, ...]:
+        return tuple(_hit(one, self._contents) for one in self._ranked)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON-ready form.  Raises: MemoryHidden where a memory was erased after the search."""
@@ -130,11 +151,11 @@ class Hits(Sequence[Hit]):
             "rankers": list(self.rankers),
             "faded": self.faded,
             "note": self.note,
-            "hits": [hit.to_dict() for hit in self._hits],
+            "hits": [hit.to_dict() for hit in self],
         }
 
     def __len__(self) -> int:
-        return len(self._hits)
+        return len(self._ranked)
 
     @overload
     def __getitem__(self, place: int) -> Hit: ...
@@ -160,6 +181,8 @@ class Hits(Sequence[Hit]):
         return f"<Hits {len(self)} for {self.query!r:.80} by {' and '.join(self.rankers)}{note}>"
 
 
-def frozen(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A mapping that stays as it is."""
-    return MappingProxyType(dict(values))
+def _hit(one: Ranked, contents: Contents) -> Hit:
+    given = [(name, found) for name, found in ((LEXICAL, one.lexical), (VECTOR, one.vector)) if found is not None]
+    ranks = MappingProxyType({name: rank for name, (rank, _) in given})
+    scores = MappingProxyType({name: score for name, (_, score) in given})
+    return Hit(one.id, tuple(one.ids), one.score, ranks, scores, contents)

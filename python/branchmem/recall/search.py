@@ -17,7 +17,7 @@ from branchmem.embedders import Embedder, embed, embed_query, name_of
 from branchmem.errors import DimensionMismatch, InvalidSearch
 from branchmem.recall import approximate, filters
 from branchmem.recall.decay import checked
-from branchmem.recall.hits import Contents, Hit, Hits, frozen
+from branchmem.recall.hits import LEXICAL, VECTOR, Contents, Hits
 from branchmem.recall.index import index_of
 from branchmem.recall.vectors import prepare
 
@@ -25,14 +25,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from branchmem import Memory, View, _core
+    from branchmem import Memory, View
     from branchmem.recall.decay import Decay
+    from branchmem.recall.hits import Ranked
     from branchmem.verdict import Verdict
 
 Ranker = Literal["lexical", "vector"]
 
-LEXICAL: Final = "lexical"
-VECTOR: Final = "vector"
 _NO_EMBEDDER: Final = "lexical only: no embedder"
 
 
@@ -92,7 +91,7 @@ def search(
     fading = None if include_faded else (index.decay if decay is None else checked(decay)).fading(now)
     words = index.current()
     text = query if LEXICAL in rankers else None
-    found: tuple[Sequence[_core.Ranked | approximate.Found], int] | None = None
+    found: tuple[Sequence[Ranked], int] | None = None
     if embedder is None or VECTOR not in rankers:
         found = words.search(shown.log, text, k, conditions=conditions, fading=fading, own=_fields(shown.own))
     else:
@@ -115,9 +114,9 @@ def search(
                 own_vectors=_rows(embedder, shown.own, vectors.dim),
             )
     ranked, faded = found
-    contents = Contents([id for one in ranked for id in one.ids], shown.read, shown.explain)
     return Hits(
-        [_hit(one, contents) for one in ranked],
+        ranked,
+        Contents(ranked, shown.read, shown.explain),
         query=query,
         rankers=rankers,
         faded=faded,
@@ -144,6 +143,8 @@ def nearest(
     words = index.current()
     vectors = prepare(store, index, embedder, shown.log)
     asked = _checked_vector(embedder, vector, vectors.dim)
+    if embedder is index.embedder and not index.approximate:
+        store._nearby = vectors
     found = None
     if not isinstance(view, StepView):
         if index.approximate:
@@ -212,15 +213,3 @@ def _fields(own: Sequence[Memory]) -> list[tuple[str, str, str | None, bytes]]:
 
 def _rows(embedder: Embedder, own: Sequence[Memory], dim: int) -> NDArray[np.float32] | None:
     return embed(embedder, [memory.text for memory in own], dim) if own else None
-
-
-def _hit(one: _core.Ranked | approximate.Found, contents: Contents) -> Hit:
-    given = {name: found for name, found in ((LEXICAL, one.lexical), (VECTOR, one.vector)) if found is not None}
-    return Hit(
-        one.id,
-        tuple(one.ids),
-        one.score,
-        frozen({name: rank for name, (rank, _) in given.items()}),
-        frozen({name: score for name, (_, score) in given.items()}),
-        contents,
-    )

@@ -90,6 +90,7 @@ def embed_with(store: Store, embedder: Embedder | None, *, name: str | None = No
             require_faiss()
     index = index_of(store)
     index.embedder, index.approximate = embedder, approximate and embedder is not None
+    store._nearby = None
 
 
 def embed_all(store: Store, progress: Progress | None = None) -> int:

@@ -12,7 +12,7 @@ Nothing recurses, nothing is compiled.  Not for several threads at once.
 The rule stands here as a whole.  Beside it: `links` follows what memories refer to,
 `retractions` says which retractions cover what and where they are in effect,
 `erasures` what is erased and what stays of it; `view` counts and hands out what the
-rule lets through, `facts` hands out what was told, which needs no rule.
+rule lets through, `ranking` says which of that fits a query best, `facts` hands out what was told, which needs no rule.
 """
 
 from __future__ import annotations

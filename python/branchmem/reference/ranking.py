@@ -54,6 +54,8 @@ CJK: Final = (
     (0x20000, 0x323AF),
 )
 
+_IGNORED: Final = dict.fromkeys([0x00AD, *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)])
+
 _ORDER: Final = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
 
 Vector = Sequence[float]
@@ -76,10 +78,15 @@ class Found(NamedTuple):
 
 
 def runs(text: str) -> Iterator[tuple[str, str]]:
-    """The runs of "word" and of "cjk" characters of a text, in lower case, in the order in which they stand."""
-    for sort, run in groupby(unicodedata.normalize("NFKC", text).lower(), _sort):
-        if sort:
-            yield sort, "".join(run)
+    """The runs of "word" and of "cjk" characters of a text, in lower case, in the order in which they stand.
+
+    Soft hyphens and variation selectors are not there; marks alone are no word.
+    """
+    normal = unicodedata.normalize("NFKC", text).translate(_IGNORED).lower()
+    for sort, characters in groupby(normal, _sort):
+        run = "".join(characters)
+        if sort and any(unicodedata.category(character)[0] != "M" for character in run):
+            yield sort, run
 
 
 @cache

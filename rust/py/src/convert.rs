@@ -143,9 +143,19 @@ impl Names {
         self.ends.len()
     }
 
-    pub fn list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+    pub fn of(names: &[&str]) -> Self {
+        let mut out = Self::default();
+        names.iter().for_each(|name| out.push(name));
+        out
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        PyList::new(py, starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end]).collect::<Vec<_>>())
+        starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
+    }
+
+    pub fn list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        PyList::new(py, self.iter().collect::<Vec<_>>())
     }
 }
 

@@ -8,7 +8,7 @@ use branchmem_core::{Engine as Core, Mem};
 use branchmem_search::Map;
 use branchmem_search::conditions::{Condition, Field, Given, Operator};
 use branchmem_search::content::Content;
-use branchmem_search::fields::Pace;
+use branchmem_search::fields::{Pace, Pacing};
 use branchmem_search::index::Index;
 use branchmem_search::ranking::{self, Fading, Hit, Own, Query};
 use branchmem_search::shown::At;
@@ -18,6 +18,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyList, PyString};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -35,20 +36,20 @@ enum Shown<'py> {
 
 impl Shown<'_> {
     /// The ordinals, and that they are handed out.
-    fn ordinals(&self) -> PyResult<Vec<u32>> {
+    fn ordinals(&self) -> PyResult<Cow<'_, [u32]>> {
         if let Self::View(view) = self {
             view.get().count_all();
         }
         self.uncounted()
     }
 
-    fn uncounted(&self) -> PyResult<Vec<u32>> {
+    fn uncounted(&self) -> PyResult<Cow<'_, [u32]>> {
         match self {
-            Self::View(view) => Ok(view.get().sorted().to_vec()),
+            Self::View(view) => Ok(view.get().sorted().into()),
             Self::Ordinals(array) => {
                 let ordinals: Vec<_> = Ordinals::new(array)?.as_slice().iter().map(|one| one.load(Relaxed)).collect();
                 if ordinals.is_sorted_by(|a, b| a < b) {
-                    return Ok(ordinals);
+                    return Ok(ordinals.into());
                 }
                 Err(PyValueError::new_err("ordinals must ascend"))
             }
@@ -69,7 +70,7 @@ pub struct Ranked {
 /// A condition as Python gives it: field, path within meta, operator, value.
 type Asked<'py> = (String, Vec<String>, String, Bound<'py, PyAny>);
 /// Now, half-life and floor, and those of kinds.
-type Pacing = (i64, (f64, f64), HashMap<String, (f64, f64)>);
+type Paces = (i64, (f64, f64), HashMap<String, (f64, f64)>);
 /// Id, kind, key, canonical body.
 type Draft = (PyBackedStr, PyBackedStr, Option<PyBackedStr>, PyBackedBytes);
 
@@ -145,14 +146,14 @@ impl SearchIndex {
         })
     }
 
-    fn effective<'py>(&self, py: Python<'py>, shown: Shown<'py>, fading: Pacing) -> PyResult<Bound<'py, PyAny>> {
+    fn effective<'py>(&self, py: Python<'py>, shown: Shown<'py>, fading: Paces) -> PyResult<Bound<'py, PyAny>> {
         self.shared.check()?;
         let (ordinals, fading) = (shown.ordinals()?, fading_of(fading));
         let bytes: Vec<u8> = py.detach(|| {
             let (index, engine) = (self.read(), self.shared.read());
             let left = |&ordinal: &u32| {
-                let pace = fading.pace(engine.memories().label(Mem(ordinal)).unwrap_or("fact"));
-                let left = index.lexical.has(ordinal).then(|| index.fields.effective(ordinal, pace, fading.now));
+                let pace = || fading.pace(&engine, ordinal).pace;
+                let left = index.lexical.has(ordinal).then(|| index.fields.effective(ordinal, pace(), fading.now));
                 left.unwrap_or(f64::NAN)
             };
             ordinals.iter().flat_map(|ordinal| left(ordinal).to_ne_bytes()).collect()
@@ -169,7 +170,7 @@ impl SearchIndex {
         query: Option<Name>,
         k: usize,
         conditions: Option<Vec<Asked<'py>>>,
-        fading: Option<Pacing>,
+        fading: Option<Paces>,
         vectors: Option<&Vectors>,
         vector: Option<PyBuffer<f32>>,
         own: Option<Vec<Draft>>,
@@ -221,6 +222,56 @@ impl Vectors {
     fn read(&self) -> RwLockReadGuard<'_, Rows> {
         self.rows.read().expect(POISONED)
     }
+
+    /// The nearest that a view shows to a vector of the right length; `None` where one of them has no vector.
+    fn near<'py>(
+        &self,
+        py: Python<'py>,
+        view: &View,
+        vector: &[f32],
+        k: usize,
+    ) -> PyResult<Option<Bound<'py, PyList>>> {
+        self.shared.check()?;
+        let find = || {
+            let (engine, rows) = (self.shared.read(), self.read());
+            let found = ranking::nearest(&rows, &engine, view.sorted(), vector, k)?;
+            // One step for all, then the next: what is far away in memory is waited for once a step.
+            let numbers: Vec<_> = found.iter().map(|&(_, ordinal)| engine.memories().number(Mem(ordinal))).collect();
+            let ids: Vec<_> = numbers.iter().map(|&number| engine.ids().name(number)).collect();
+            Some((Names::of(&ids), found.into_iter().map(|(cosine, _)| cosine).collect::<Vec<_>>()))
+        };
+        // Letting go of the interpreter costs as much as reading some hundred rows.
+        let found = if view.sorted().len() * vector.len() < SHORT_NUMBERS { find() } else { py.detach(find) };
+        let Some((ids, cosines)) = found else { return Ok(None) };
+        view.count_all();
+        let pairs: Vec<_> = ids.iter().zip(cosines).collect();
+        Ok(Some(PyList::new(py, pairs)?))
+    }
+
+    /// As `near`, where this is all that a question needs: a sound vector, and a log that did not change.
+    pub fn short<'py>(
+        view: &Bound<'py, View>,
+        vector: &Bound<'py, PyAny>,
+        k: i64,
+    ) -> PyResult<Option<Bound<'py, PyList>>> {
+        let py = view.py();
+        let owner = view.get().owner().bind(py);
+        let vectors = owner.getattr(pyo3::intern!(py, "_nearby"))?;
+        let (Ok(vectors), Ok(buffer), Ok(k)) =
+            (vectors.cast::<Self>(), PyBuffer::<f32>::get(vector), usize::try_from(k))
+        else {
+            return Ok(None);
+        };
+        if buffer.dimensions() != 1 || owner.call_method0(pyo3::intern!(py, "_changed"))?.is_truthy()? {
+            return Ok(None);
+        }
+        let vectors = vectors.get();
+        let numbers = buffer.to_vec(py)?;
+        if numbers.len() != vectors.dim() || !numbers.iter().all(|number| number.is_finite()) {
+            return Ok(None);
+        }
+        vectors.near(py, view.get(), &numbers, k)
+    }
 }
 
 #[pymethods]
@@ -245,7 +296,7 @@ impl Vectors {
         Ok(py.detach(|| {
             let (engine, rows) = (self.shared.read(), self.read());
             let erased = engine.changes().erasures.erased();
-            let missing = ordinals.into_iter().filter(|&at| rows.row(at).is_none() && !erased.has(Mem(at)));
+            let missing = ordinals.iter().copied().filter(|&at| rows.row(at).is_none() && !erased.has(Mem(at)));
             missing.map(|at| placed(&engine, at)).collect()
         }))
     }
@@ -285,25 +336,12 @@ impl Vectors {
         vector: PyBuffer<f32>,
         k: usize,
     ) -> PyResult<Option<Bound<'py, PyList>>> {
-        self.shared.check()?;
         let vector = vector.to_vec(py)?;
         let dim = self.dim();
         if vector.len() != dim {
             return Err(PyValueError::new_err(format!("the vector must have {dim} numbers, not {}", vector.len())));
         }
-        let view = view.get();
-        let find = || {
-            let (engine, rows) = (self.shared.read(), self.read());
-            let found = ranking::nearest(&rows, &engine, view.sorted(), &vector, k)?;
-            let id = |ordinal| engine.ids().name(engine.memories().number(Mem(ordinal))).to_owned();
-            Some(found.into_iter().map(|(cosine, ordinal)| (id(ordinal), cosine)).collect::<Vec<_>>())
-        };
-        // Letting go of the interpreter costs as much as reading some hundred rows.
-        let found = if view.sorted().len() * dim < SHORT_NUMBERS { find() } else { py.detach(find) };
-        if found.is_some() {
-            view.count_all();
-        }
-        found.map(|pairs| PyList::new(py, pairs)).transpose()
+        self.near(py, view.get(), &vector, k)
     }
 
     fn rows<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyList>, Bound<'py, PyAny>)> {
@@ -353,8 +391,8 @@ fn ranked(engine: &Core, own: &[Own<'_>], hit: &Hit) -> Ranked {
     Ranked { ids, id: id(&hit.first), score: hit.score, lexical: hit.lexical, vector: hit.vector }
 }
 
-fn fading_of((now, pace, kinds): Pacing) -> Fading {
-    let pace_of = |(half_life, floor)| Pace { half_life, floor };
+fn fading_of((now, pace, kinds): Paces) -> Fading {
+    let pace_of = |(half_life, floor)| Pacing::new(Pace { half_life, floor });
     let kinds: Map<_, _> = kinds.into_iter().map(|(kind, pace)| (kind, pace_of(pace))).collect();
     Fading { now, pace: pace_of(pace), kinds }
 }

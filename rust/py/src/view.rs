@@ -1,6 +1,7 @@
 //! `View`: one answer, as of the moment it was made.
 
 use crate::convert::{self, AmbiguousAnchor, BadAnchor, Name, Names};
+use crate::search::Vectors;
 use crate::shared::Shared;
 use branchmem_core::reason::{Admitted, SUPERSEDED, UNKNOWN_MEMORY};
 use branchmem_core::{Ambiguous, Answer, Engine, Mem, Stand, Visible};
@@ -87,6 +88,11 @@ impl View {
         let stand = engine.stand(&convert::numbers(engine, ids))?;
         let answer = engine.answer(&stand, admit);
         Ok(Made::new(engine, stand, answer))
+    }
+
+    /// Whose view this is.
+    pub(crate) fn owner(&self) -> &Py<PyAny> {
+        &self.owner
     }
 
     /// The ordinals of what is visible, ascending.
@@ -333,6 +339,11 @@ impl View {
         options: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         static NEAREST: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        if options.is_none()
+            && let Some(found) = Vectors::short(slf, vector, k)?
+        {
+            return Ok(found.into_any());
+        }
         let nearest = NEAREST.import(slf.py(), "branchmem.recall", "nearest")?;
         nearest.call((slf.get().owner.bind(slf.py()), slf, vector, k), options)
     }

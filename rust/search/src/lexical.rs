@@ -11,6 +11,9 @@ use foldhash::fast::FixedState;
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
 
+/// Texts of up to so many tokens share what their length makes of a score.
+const KEPT_NORMS: u32 = 255;
+
 /// The length of a memory without content.
 const GONE: u32 = u32::MAX;
 
@@ -65,6 +68,14 @@ impl Lexical {
         self.lengths.get(ordinal as usize).is_some_and(|&length| length != GONE)
     }
 
+    /// What a search ranks of these memories, which ascend: those that have content, and own texts after them.
+    #[must_use]
+    pub fn shown(&self, ordinals: &[u32], own: &[&str]) -> Shown {
+        let own: Vec<_> = own.iter().map(|text| length(text)).collect();
+        let lengths = ordinals.iter().filter_map(|&ordinal| Some((ordinal, *self.lengths.get(ordinal as usize)?)));
+        Shown::new(lengths.filter(|&(_, length)| length != GONE), &own)
+    }
+
     /// Drop all that is kept of some memories. O(everything).
     pub fn forget(&mut self, gone: &[u32]) {
         for &ordinal in gone {
@@ -116,27 +127,22 @@ impl Lexical {
         if asked.is_empty() || shown.is_empty() {
             return scores;
         }
-        let own: Vec<_> = own.iter().map(|text| Own::new(text, &asked)).collect();
-        let lengths = || {
-            let logged = shown.ordinals().iter().map(|&ordinal| self.lengths[ordinal as usize]);
-            logged.chain(own.iter().map(|own| own.length))
-        };
-        let total: u64 = lengths().map(u64::from).sum();
-        let average = total as f64 / shown.len() as f64;
-        let length = |place: u32| match shown.ordinals().get(place as usize) {
-            Some(&ordinal) => self.lengths[ordinal as usize],
-            None => own[place as usize - shown.ordinals().len()].length,
-        };
+        let own: Vec<_> = own.iter().map(|text| times(text, &asked)).collect();
+        let average = shown.lengths().iter().map(|&length| u64::from(length)).sum::<u64>() as f64 / shown.len() as f64;
+        // The same for each length, of which there are few; what depends on it is worked out once.
+        let longest = shown.lengths().iter().copied().max().unwrap_or_default();
+        let norm = |length: u32| K1 * (1.0 - B + B * f64::from(length) / average);
+        let norms: Vec<_> = (0..=longest.min(KEPT_NORMS)).map(norm).collect();
+        let count = shown.len() as f64;
         for (at, token) in asked.iter().enumerate() {
             let mut matches = self.matches(token, shown);
-            let first = shown.ordinals().len();
-            matches
-                .extend((first as u32..).zip(&own).map(|(place, own)| (place, own.times[at])).filter(|own| own.1 > 0));
-            let (count, found) = (shown.len() as f64, matches.len() as f64);
+            let own = (shown.ordinals().len() as u32..).zip(&own).map(|(place, times)| (place, times[at]));
+            matches.extend(own.filter(|&(_, times)| times > 0));
+            let found = matches.len() as f64;
             let rarity = (1.0 + (count - found + 0.5) / (found + 0.5)).ln();
             for (place, times) in matches {
-                let times = f64::from(times);
-                let norm = K1 * (1.0 - B + B * f64::from(length(place)) / average);
+                let (length, times) = (shown.lengths()[place as usize], f64::from(times));
+                let norm = norms.get(length as usize).copied().unwrap_or_else(|| norm(length));
                 scores[place as usize] += rarity * times * (K1 + 1.0) / (times + norm);
             }
         }
@@ -144,27 +150,27 @@ impl Lexical {
     }
 }
 
-/// A text that is in no list: its length, and how often it has each token that is asked for.
-struct Own {
-    length: u32,
-    times: Vec<u32>,
+/// How many tokens of a text count.
+fn length(text: &str) -> u32 {
+    let mut length = 0;
+    tokens(text, |_, how| length += u32::from(how == Token::Counted));
+    length
 }
 
-impl Own {
-    fn new(text: &str, asked: &[String]) -> Self {
-        let mut own = Self { length: 0, times: vec![0; asked.len()] };
-        tokens(text, |token, how| {
-            own.length += u32::from(how == Token::Counted);
-            asked.iter().zip(&mut own.times).filter(|(asked, _)| *asked == token).for_each(|(_, times)| *times += 1);
-        });
-        own
-    }
+/// How often a text has each of the tokens that are asked for.
+fn times(text: &str, asked: &[String]) -> Vec<u32> {
+    let mut out = vec![0; asked.len()];
+    tokens(text, |token, _| {
+        asked.iter().zip(&mut out).filter(|(asked, _)| *asked == token).for_each(|(_, times)| *times += 1);
+    });
+    out
 }
 
 /// BM25 of each of some texts for a query, among these alone.
 #[must_use]
 pub fn rank_texts(texts: &[&str], query: &str) -> Vec<f64> {
-    Lexical::new(0).scores(query, &Shown::new(Vec::new(), texts.len()), texts)
+    let nothing = Lexical::new(0);
+    nothing.scores(query, &nothing.shown(&[], texts), texts)
 }
 
 #[cfg(test)]
@@ -184,7 +190,7 @@ mod tests {
         let mut index = index(&texts.iter().map(String::as_str).collect::<Vec<_>>());
         index.push(Some("milk"));
         for shown in [vec![3, 7, 499, 500], (0..500).step_by(3).collect(), vec![500], vec![]] {
-            let shown = Shown::new(shown, 0);
+            let shown = index.shown(&shown, &[]);
             let times = |at: u32| if at == 500 { 0 } else { 2 + u32::from(at.is_multiple_of(7)) };
             let plain = (0..).zip(shown.ordinals()).map(|(place, &at)| (place, times(at)));
             let plain: Vec<(u32, u32)> = plain.filter(|&(_, times)| times > 0).collect();
@@ -194,10 +200,10 @@ mod tests {
 
     #[test]
     fn hidden_texts_change_no_score() {
-        let shown = |ordinals| Shown::new(ordinals, 0);
-        let few = index(&["green tea", "black tea please", "milk"]).scores("tea milk", &shown(vec![0, 1, 2]), &[]);
+        let few = index(&["green tea", "black tea please", "milk"]);
+        let few = few.scores("tea milk", &few.shown(&[0, 1, 2], &[]), &[]);
         let many = index(&["tea", "green tea", "milk milk tea", "black tea please", "milk", "rare"]);
-        assert_eq!(many.scores("tea milk", &shown(vec![1, 3, 4]), &[]), few);
+        assert_eq!(many.scores("tea milk", &many.shown(&[1, 3, 4], &[]), &[]), few);
         assert_eq!(rank_texts(&["green tea", "black tea please", "milk"], "tea milk"), few);
     }
 

@@ -7,7 +7,7 @@ use crate::Map;
 use crate::best::{Scored, best, best_labels};
 use crate::conditions::{Condition, Facts};
 use crate::content::Content;
-use crate::fields::{Pace, effective};
+use crate::fields::{Pacing, effective};
 use crate::index::Index;
 use crate::shown::{At, Shown};
 use crate::vectors::{Vectors, cosine};
@@ -39,16 +39,23 @@ pub struct Fading {
     /// Microseconds since 1970.
     pub now: i64,
     /// For kinds that have none of their own.
-    pub pace: Pace,
+    pub pace: Pacing,
     /// By kind.
-    pub kinds: Map<String, Pace>,
+    pub kinds: Map<String, Pacing>,
 }
 
 impl Fading {
-    /// How a kind fades.
+    /// How a memory of the log fades.
     #[must_use]
-    pub fn pace(&self, kind: &str) -> Pace {
-        self.kinds.get(kind).copied().unwrap_or(self.pace)
+    pub fn pace(&self, engine: &Engine, ordinal: u32) -> &Pacing {
+        if self.kinds.is_empty() {
+            return &self.pace;
+        }
+        self.of(engine.memories().label(Mem(ordinal)).unwrap_or("fact"))
+    }
+
+    fn of(&self, kind: &str) -> &Pacing {
+        self.kinds.get(kind).unwrap_or(&self.pace)
     }
 }
 
@@ -92,8 +99,9 @@ pub fn search(
     own: &[Own<'_>],
     query: &Query<'_>,
 ) -> (Vec<Hit>, usize) {
-    let ordinals: Vec<_> = ordinals.iter().copied().filter(|&ordinal| index.lexical.has(ordinal)).collect();
-    let search = Search { index, engine, own, shown: Shown::new(ordinals, own.len()), labels: own_labels(index, own) };
+    let texts: Vec<_> = own.iter().map(|own| own.content.text).collect();
+    let shown = index.lexical.shown(ordinals, &texts);
+    let search = Search { index, engine, own, shown, labels: own_labels(index, own) };
     let (candidates, faded) = search.candidates(query);
     let depth = LEAST_DEPTH.max(DEPTH_FACTOR.saturating_mul(query.count));
     let nominate = |found: &[Scored]| {
@@ -158,31 +166,28 @@ impl<'a> Search<'a> {
 
     fn is_faded(&self, place: u32, fading: &Fading) -> bool {
         match self.shown.at(place) {
-            At::Log(ordinal) => {
-                let fade = fading.pace(self.engine.memories().label(Mem(ordinal)).unwrap_or("fact"));
-                self.index.fields.effective(ordinal, fade, fading.now) < fade.floor
-            }
+            At::Log(ordinal) => self.index.fields.is_faded(ordinal, fading.pace(self.engine, ordinal), fading.now),
             At::Own(at) => {
-                let own = &self.own[at];
-                let fade = fading.pace(own.kind);
-                effective(own.content.importance, own.content.created, fade, fading.now) < fade.floor
+                let content = &self.own[at].content;
+                let fade = fading.of(self.own[at].kind).pace;
+                effective(content.importance, content.created, fade, fading.now) < fade.floor
             }
         }
     }
 
     fn candidates(&self, query: &Query<'_>) -> (Candidates, usize) {
+        let fits = |place| query.conditions.iter().all(|condition| condition.fits(&self.facts(place)));
+        let mut candidates: Candidates = (!query.conditions.is_empty()).then(|| self.places().map(fits).collect());
         let mut faded = 0;
-        if query.conditions.is_empty() && query.fading.is_none() {
-            return (None, faded);
+        if let Some(fading) = query.fading {
+            let all = || vec![true; self.shown.len()];
+            for place in self.places().filter(|&place| self.is_faded(place, fading)) {
+                let may = &mut candidates.get_or_insert_with(all)[place as usize];
+                faded += usize::from(*may);
+                *may = false;
+            }
         }
-        let candidates = self.places().map(|place| {
-            let facts = (!query.conditions.is_empty()).then(|| self.facts(place));
-            let fits = facts.is_none_or(|facts| query.conditions.iter().all(|condition| condition.fits(&facts)));
-            let is_faded = fits && query.fading.is_some_and(|fading| self.is_faded(place, fading));
-            faded += usize::from(is_faded);
-            fits && !is_faded
-        });
-        (Some(candidates.collect()), faded)
+        (candidates, faded)
     }
 
     fn lexical(&self, text: &str, candidates: &Candidates) -> Vec<Scored> {

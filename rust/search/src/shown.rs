@@ -6,7 +6,8 @@
 /// The memories of one search, by place.
 pub struct Shown {
     ordinals: Vec<u32>,
-    own: usize,
+    /// How many tokens each counts, own ones too.
+    lengths: Vec<u32>,
     /// One bit an ordinal.
     words: Vec<u64>,
     /// How many bits are set before each word.
@@ -14,9 +15,17 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// `ordinals` ascend; `own` more memories stand after them. O(the log / 64 + what is shown).
+    /// Memories of the log with their lengths, by ascending ordinal, and the lengths of own ones after them.
+    /// O(the log / 64 + what is shown).
     #[must_use]
-    pub fn new(ordinals: Vec<u32>, own: usize) -> Self {
+    pub fn new(logged: impl Iterator<Item = (u32, u32)>, own: &[u32]) -> Self {
+        let most = logged.size_hint().1.unwrap_or_default();
+        let (mut ordinals, mut lengths) = (Vec::with_capacity(most), Vec::with_capacity(most + own.len()));
+        for (ordinal, length) in logged {
+            ordinals.push(ordinal);
+            lengths.push(length);
+        }
+        lengths.extend(own);
         let mut words = vec![0; ordinals.last().map_or(0, |&last| last as usize / 64 + 1)];
         for &ordinal in &ordinals {
             words[ordinal as usize / 64] |= 1 << (ordinal % 64);
@@ -26,19 +35,26 @@ impl Shown {
             *sum += word.count_ones();
             Some(before)
         });
-        Self { before: before.collect(), ordinals, own, words }
+        let before = before.collect();
+        Self { ordinals, lengths, words, before }
     }
 
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.ordinals.len() + self.own
+        self.lengths.len()
     }
 
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.lengths.is_empty()
+    }
+
+    /// How many tokens each counts, by place.
+    #[must_use]
+    pub fn lengths(&self) -> &[u32] {
+        &self.lengths
     }
 
     /// Those of the log, ascending; the first places are theirs.
@@ -81,13 +97,14 @@ mod tests {
 
     #[test]
     fn places_follow_ordinals_and_own_ones_come_last() {
-        let shown = Shown::new(vec![3, 63, 64, 200], 2);
+        let shown = Shown::new([3, 63, 64, 200].map(|ordinal| (ordinal, 1)).into_iter(), &[5, 6]);
         assert_eq!((shown.len(), shown.place(64), shown.place(65), shown.place(1000)), (6, Some(2), None, None));
         for (place, &ordinal) in shown.ordinals().iter().enumerate() {
             assert_eq!(shown.place(ordinal), Some(place as u32));
             assert_eq!(shown.at(place as u32), At::Log(ordinal));
         }
         assert_eq!((shown.at(4), shown.at(5)), (At::Own(0), At::Own(1)));
-        assert!(Shown::new(Vec::new(), 0).is_empty());
+        assert_eq!(shown.lengths(), [1, 1, 1, 1, 5, 6]);
+        assert!(Shown::new(std::iter::empty(), &[]).is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! What are the tokens of a text?
 //!
-//! A text is brought to NFKC and lower case. A word is a run of letters, marks and numbers; a run of Chinese,
-//! Japanese or Korean characters has no words that could be told without a dictionary, so its pairs of neighbours
+//! A text is brought to NFKC and lower case, without what only says how a character looks or where a line may break. A
+//! word is a run of letters, marks and numbers, not of marks alone; a run of Chinese, Japanese or Korean characters has no words that could be told without a dictionary, so its pairs of neighbours
 //! stand for them. A character that stands alone is a token; those in a run are found by themselves too, but do
 //! not count in the length of a text, which they would double.
 
@@ -83,10 +83,19 @@ fn normal(text: &str) -> Cow<'_, str> {
         let is_lower = !text.bytes().any(|byte| byte.is_ascii_uppercase());
         return if is_lower { text.into() } else { text.to_ascii_lowercase().into() };
     }
-    if is_nfkc_quick(text.chars()) == IsNormalized::Yes {
+    if is_nfkc_quick(text.chars()) == IsNormalized::Yes && !text.contains(is_ignored) {
         return text.to_lowercase().into();
     }
-    text.nfkc().collect::<String>().to_lowercase().into()
+    text.nfkc().filter(|&character| !is_ignored(character)).collect::<String>().to_lowercase().into()
+}
+
+/// Soft hyphens and variation selectors.
+fn is_ignored(character: char) -> bool {
+    matches!(character, '\u{AD}' | '\u{FE00}'..='\u{FE0F}' | '\u{E0100}'..='\u{E01EF}')
+}
+
+fn is_mark(character: char) -> bool {
+    character.general_category_group() == GeneralCategoryGroup::Mark
 }
 
 fn run_of(character: char) -> Run {
@@ -106,6 +115,7 @@ fn run_of(character: char) -> Run {
 fn close(run: Run, text: &str, each: &mut impl FnMut(&str, Token)) {
     match run {
         Run::Between => {}
+        Run::Word if text.chars().all(is_mark) => {}
         Run::Word => each(text, Token::Counted),
         Run::Cjk => {
             let mut before = None;
@@ -140,7 +150,11 @@ mod tests {
             counted("Don't stop: C3PO, naïve Ｗｉｄｅ हिन्दी"),
             ["don", "t", "stop", "c3po", "naïve", "wide", "हिन्दी"]
         );
-        assert_eq!(counted(" … — "), [""; 0]);
+        assert_eq!(counted(" … — \u{301}"), [""; 0]);
+        assert_eq!(
+            counted("soft\u{AD}ware 1\u{FE0F}\u{20E3} ✔\u{FE0F} 葛\u{E0100}城"),
+            ["software", "1\u{20E3}", "葛城"]
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ use multiversion::multiversion;
 const LANES: usize = 32;
 const NONE: u32 = u32::MAX;
 /// From so many rows on their codes are looked at first.
-const CODED_ROWS: usize = 512;
+const CODED_ROWS: usize = 64;
 /// So many times as many rows as are wanted must be asked about for codes to pay.
 const CODED_FACTOR: usize = 4;
 /// What rounding can add to a cosine of numbers with 24 bits, and then some.
@@ -191,23 +191,37 @@ pub fn cosine(a: &[f32], b: &[f32]) -> f32 {
 /// compiled for pairs of numbers, not for whole lanes.
 type Sums = [f32; LANES];
 const BLOCK: usize = 32;
+/// Bytes that come from memory together.
+const CACHE_LINE: usize = 64;
 
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl+avx512dq", "x86_64+avx2"))]
 fn products(numbers: &[f32], stride: usize, rows: &[u32], vector: &[f32], out: &mut [f32]) {
-    multiply(numbers, stride, rows, vector, out);
+    multiply::<f32, false>(numbers, stride, rows, vector, out);
 }
 
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl+avx512dq", "x86_64+avx2"))]
 fn code_products(codes: &[i8], stride: usize, rows: &[u32], vector: &[f32], out: &mut [f32]) {
-    multiply(codes, stride, rows, vector, out);
+    multiply::<i8, true>(codes, stride, rows, vector, out);
 }
 
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "it must be compiled for the instructions of its callers")]
-fn multiply<T: Copy + Into<f32>>(numbers: &[T], stride: usize, rows: &[u32], vector: &[f32], out: &mut [f32]) {
+fn multiply<T: Copy + Into<f32>, const TOUCH: bool>(
+    numbers: &[T],
+    stride: usize,
+    rows: &[u32],
+    vector: &[f32],
+    out: &mut [f32],
+) {
     let vector = vector.as_chunks::<LANES>().0;
     let mut kept = [[0.0; LANES]; BLOCK];
     for (rows, out) in rows.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
+        if TOUCH {
+            // Rows of few cache lines end before the machine runs ahead of them: ask for a block of them at once.
+            let lines =
+                |&row: &u32| numbers[row as usize * stride..][..stride].iter().step_by(CACHE_LINE / size_of::<T>());
+            std::hint::black_box(rows.iter().flat_map(lines).map(|&number| number.into()).sum::<f32>());
+        }
         for (&row, kept) in rows.iter().zip(&mut kept) {
             let row = numbers[row as usize * stride..][..stride].as_chunks::<LANES>().0;
             let mut sums = [0.0_f32; LANES];
