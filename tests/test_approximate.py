@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -141,14 +140,20 @@ def test_a_fused_search_ranks_as_the_exact_one_does(cloud: tuple[bm.Store, Point
         )
 
 
-def test_filters_that_take_the_nominated_away_are_answered_exactly(cloud: tuple[bm.Store, Points]) -> None:
+def test_where_too_few_are_nominated_all_are_compared(cloud: tuple[bm.Store, Points]) -> None:
     store, model = cloud
-    index = index_of(store)
-    vector = queries(1)[0]
-    conditions = [("kind", (), "$eq", "no such kind")]
-    view = store.at("u4")
-    options: dict[str, Any] = {"vector": vector, "conditions": conditions}
-    assert approximate.search(store, index, model, index.current(), view, None, 10, **options) is None
+    index, view = index_of(store), store.at("u4")
+    asked: dict[str, Any] = {"vectors": vectors.prepare(store, index, model, view), "vector": queries(1)[0]}
+
+    def found(near: Any) -> list[tuple[str, float]]:
+        ranked, _ = index.current().search(view, None, 10, near=near, **asked)
+        return [(one.id, one.score) for one in ranked]
+
+    shown = view.ordinals()
+    assert found(shown[:50]) == found(None) != []
+    within = {store.memory_ids[at] for at in shown[:500]}
+    assert {id for id, _ in found(shown[:500])} <= within
+    assert found(shown[:500]) != found(None)
     assert view.search("n 3", 10, kind="no such kind").ids == []
 
 
@@ -232,25 +237,3 @@ def test_without_the_package_it_says_which_extra_to_install(monkeypatch: pytest.
         with pytest.raises(ExtraMissing, match=r"pip install 'branchmem\[faiss\]'"):
             store.embed_with(Words(), approximate=True)
         assert store.embedder is None
-
-
-def test_fusion_is_that_of_the_engine() -> None:
-    model = Words()
-    with bm.open_temporary() as store:
-        words = [f"tea {'green ' * (at % 3)}{'black ' * (at % 5)}thing{at}" for at in range(60)]
-        store.append([bm.Message("u", None)])
-        store.append([bm.Memory(f"m{at}", text, sources=["u"]) for at, text in enumerate([*words, *words[:9]])])
-        index, view = index_of(store), store.at("u")
-        for query in ("green tea", "black thing7", "nothing of it"):
-            asked: dict[str, Any] = {
-                "vectors": vectors.prepare(store, index, model, view),
-                "vector": model.vector(query),
-            }
-            native, _ = index.current().search(view, query, 100, **asked)
-            by_words, _ = index.current().search(view, query, 100)
-            by_meaning, _ = index.current().search(view, None, 100, **asked)
-            ours = approximate.fused(by_words, by_meaning)
-            assert [(one.ids, one.id, one.lexical, one.vector) for one in ours] == [
-                (one.ids, one.id, one.lexical, one.vector) for one in native
-            ]
-            assert all(math.isclose(a.score, b.score, abs_tol=1e-12) for a, b in zip(ours, native, strict=True))

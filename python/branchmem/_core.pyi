@@ -238,11 +238,13 @@ class SearchIndex:
         fading: Fading | None = None,
         vectors: Vectors | None = None,
         vector: NDArray[np.float32] | None = None,
+        near: NDArray[np.uint32] | None = None,
         own: Sequence[tuple[str, str, str | None, bytes]] | None = None,
         own_vectors: NDArray[np.float32] | None = None,
     ) -> tuple[list[Ranked], int]:
         """Rank what is shown: lexically where there is a query, by cosine where there are vectors, fused where both.
 
+        The vectors of the ordinals in `near` alone are compared, where that gives enough texts.
         `own` are memories that the log does not have yet: id, kind, key, canonical body; `own_vectors` their rows.
         Also says how many that fit were left out as faded.
         """

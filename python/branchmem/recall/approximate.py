@@ -10,8 +10,7 @@ of the visible ones are found may depend on them.  Scores do not, and nothing hi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from branchmem.errors import ExtraMissing
 from branchmem.recall.vectors import space_of
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
     from branchmem import Store, View, _core
     from branchmem.embedders import Embedder
-    from branchmem.recall.decay import Fading
-    from branchmem.recall.filters import Condition
     from branchmem.recall.index import Index
     from branchmem.recall.vectors import Space
 
@@ -42,21 +39,9 @@ _WIDER: Final = 2
 _LATER_SHARE: Final = 0.02
 _LATER_LEAST: Final = 1_000
 
-#: Reciprocal ranks: damps the head of each list, so that one first place does not outvote two seconds.
-_RRF_K: Final = 60
+#: So many texts a ranker nominates at least, and so many times as many as are wanted.
 _LEAST_DEPTH: Final = 100
 _DEPTH: Final = 10
-
-
-class Found(NamedTuple):
-    """As `_core.Ranked`: one text that fits, and the memories that say it."""
-
-    ids: list[str]
-    id: str
-    score: float
-    #: Rank from 1, and score.
-    lexical: tuple[int, float] | None
-    vector: tuple[int, float] | None
 
 
 class Graph:
@@ -119,39 +104,16 @@ def require_faiss() -> Any:
     return faiss
 
 
-def search(
-    store: Store,
-    index: Index,
-    embedder: Embedder,
-    words: _core.SearchIndex,
-    view: View,
-    query: str | None,
-    k: int,
-    *,
-    vector: NDArray[np.float32],
-    conditions: Sequence[Condition] = (),
-    fading: Fading | None = None,
-) -> tuple[list[Found], int] | None:
-    """As `SearchIndex.search`, fused where there is a query, with neighbours through the graph; None: scan all.
+def near(
+    store: Store, index: Index, embedder: Embedder, view: View, k: int, vector: NDArray[np.float32]
+) -> NDArray[np.uint32] | None:
+    """Ordinals of what the graph takes for nearest among what a view shows, for a search; None: compare all.
 
-    The vectors of all that the view shows must have been prepared.  A text that only the graph found may name fewer of
-    the memories that bear it than there are.
+    The vectors of all that the view shows must have been prepared.
     Cost: the first time builds the graph, and anew after something in it was erased; then some hundred vectors.
     """
     space = space_of(store, index, embedder)
-    depth = max(_LEAST_DEPTH, _DEPTH * k)
-    near = _nominated(store, space, view, vector, _WIDER * depth)
-    if near is None:
-        return None
-    by_meaning, faded = words.search(
-        near, None, depth, vectors=space.vectors, vector=vector, conditions=conditions, fading=fading
-    )
-    if len(by_meaning) < depth:  # filters, fading or equal texts took the others
-        return None
-    by_words, faded = words.search(view, query or "", depth, conditions=conditions, fading=fading)
-    if query is None:
-        return [Found(one.ids, one.id, one.score, None, one.vector) for one in by_meaning[:k]], faded
-    return fused(by_words, by_meaning)[:k], faded
+    return _nominated(store, space, view, vector, _WIDER * max(_LEAST_DEPTH, _DEPTH * k))
 
 
 def nearest(
@@ -171,24 +133,6 @@ def nearest(
     ranked, _ = words.search(near, None, k, vectors=space.vectors, vector=vector)
     each = ((id, one.score) for one in ranked for id in one.ids)
     return sorted(each, key=lambda found: (-found[1], found[0]))[:k]
-
-
-def fused(by_words: Sequence[_core.Ranked | Found], by_meaning: Sequence[_core.Ranked | Found]) -> list[Found]:
-    """One ranking of two: each text by the sum of its reciprocal ranks, then by id.
-
-    Source: Cormack, Clarke & Buettcher, SIGIR 2009.
-    """
-    text_of = {id: one.id for one in by_words for id in one.ids}
-    lexical = {one.id: one for one in by_words}
-    vector = {text_of.get(one.id, one.id): one for one in by_meaning}
-    ranked = []
-    for id in lexical.keys() | vector.keys():
-        best = lexical.get(id) or vector[id]
-        word = lexical[id].lexical if id in lexical else None
-        meaning = vector[id].vector if id in vector else None
-        score = sum(1 / (_RRF_K + rank) for rank, _ in filter(None, (word, meaning)))
-        ranked.append(Found(best.ids, best.id, score, word, meaning))
-    return sorted(ranked, key=lambda one: (-one.score, one.id))
 
 
 def _nominated(

@@ -15,12 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, overload
 from branchmem.errors import MemoryHidden
 
 if TYPE_CHECKING:
-    from branchmem import _core
+    from branchmem._core import Ranked
     from branchmem.events import Memory
-    from branchmem.recall.approximate import Found
     from branchmem.verdict import Verdict
-
-    Ranked = _core.Ranked | Found
 
 LEXICAL: Final = "lexical"
 VECTOR: Final = "vector"

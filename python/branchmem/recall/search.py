@@ -18,7 +18,7 @@ from branchmem.errors import DimensionMismatch, InvalidSearch
 from branchmem.recall import approximate, filters
 from branchmem.recall.decay import checked
 from branchmem.recall.hits import LEXICAL, VECTOR, Contents, Hits
-from branchmem.recall.index import index_of
+from branchmem.recall.index import Index, index_of
 from branchmem.recall.vectors import prepare
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from branchmem import Memory, View
     from branchmem.recall.decay import Decay
-    from branchmem.recall.hits import Ranked
     from branchmem.verdict import Verdict
 
 Ranker = Literal["lexical", "vector"]
@@ -91,29 +90,23 @@ def search(
     fading = None if include_faded else (index.decay if decay is None else checked(decay)).fading(now)
     words = index.current()
     text = query if LEXICAL in rankers else None
-    found: tuple[Sequence[Ranked], int] | None = None
     if embedder is None or VECTOR not in rankers:
-        found = words.search(shown.log, text, k, conditions=conditions, fading=fading, own=_fields(shown.own))
+        ranked, faded = words.search(shown.log, text, k, conditions=conditions, fading=fading, own=_fields(shown.own))
     else:
         vectors = prepare(store, index, embedder, shown.log)
         vector = embed_query(embedder, query, vectors.dim)
-        if index.approximate and not isinstance(view, StepView):
-            found = approximate.search(
-                store, index, embedder, words, view, text, k, vector=vector, conditions=conditions, fading=fading
-            )
-        if found is None:
-            found = words.search(
-                shown.log,
-                text,
-                k,
-                conditions=conditions,
-                fading=fading,
-                vectors=vectors,
-                vector=vector,
-                own=_fields(shown.own),
-                own_vectors=_rows(embedder, shown.own, vectors.dim),
-            )
-    ranked, faded = found
+        ranked, faded = words.search(
+            shown.log,
+            text,
+            k,
+            conditions=conditions,
+            fading=fading,
+            vectors=vectors,
+            vector=vector,
+            near=_near(store, index, embedder, view, k, vector),
+            own=_fields(shown.own),
+            own_vectors=_rows(embedder, shown.own, vectors.dim),
+        )
     return Hits(
         ranked,
         Contents(ranked, shown.read, shown.explain),
@@ -163,6 +156,15 @@ def nearest(
         each = ((id, one.score) for one in ranked for id in one.ids)
         found = sorted(each, key=lambda near: (-near[1], near[0]))[:k]
     return found
+
+
+def _near(
+    store: Store, index: Index, embedder: Embedder, view: View | StepView, k: int, vector: NDArray[np.float32]
+) -> NDArray[np.uint32] | None:
+    """What the graph nominates, where the store was told to ask one."""
+    if not index.approximate or isinstance(view, StepView):
+        return None
+    return approximate.near(store, index, embedder, view, k, vector)
 
 
 def shown_by(store: Store, view: View | StepView) -> Shown:

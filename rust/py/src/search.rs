@@ -161,7 +161,7 @@ impl SearchIndex {
         convert::array(PyByteArray::new(py, &bytes), "float64")
     }
 
-    #[pyo3(signature = (shown, query, k, *, conditions = None, fading = None, vectors = None, vector = None, own = None, own_vectors = None))]
+    #[pyo3(signature = (shown, query, k, *, conditions = None, fading = None, vectors = None, vector = None, near = None, own = None, own_vectors = None))]
     #[expect(clippy::too_many_arguments, reason = "each is a part of one question, named where it is asked")]
     fn search<'py>(
         &self,
@@ -173,11 +173,13 @@ impl SearchIndex {
         fading: Option<Paces>,
         vectors: Option<&Vectors>,
         vector: Option<PyBuffer<f32>>,
+        near: Option<Shown<'py>>,
         own: Option<Vec<Draft>>,
         own_vectors: Option<PyBuffer<f32>>,
     ) -> PyResult<(Vec<Ranked>, usize)> {
         self.shared.check()?;
         let ordinals = shown.ordinals()?;
+        let near = near.as_ref().map(Shown::uncounted).transpose()?;
         let own = own.unwrap_or_default();
         let conditions = conditions.into_iter().flatten().map(condition).collect::<PyResult<Vec<_>>>()?;
         let fading = fading.map(fading_of);
@@ -201,6 +203,7 @@ impl SearchIndex {
             let query = Query {
                 text: query.as_ref().map(Name::shown),
                 vector: rows.as_deref().zip(vector.as_deref()),
+                near: near.as_deref(),
                 count: k,
                 conditions: &conditions,
                 fading: fading.as_ref(),

@@ -65,6 +65,8 @@ pub struct Query<'a> {
     pub text: Option<&'a str>,
     /// Asked of the vectors, where there are any.
     pub vector: Option<(&'a Vectors, &'a [f32])>,
+    /// The vectors of these alone are compared, where that gives enough texts; they ascend.
+    pub near: Option<&'a [u32]>,
     /// So many texts are wanted.
     pub count: usize,
     /// All must hold.
@@ -108,7 +110,7 @@ pub fn search(
         best_labels(found, depth, |a, b| search.id(a).cmp(search.id(b)), |place| search.label(place))
     };
     let lexical = query.text.map(|text| nominate(&search.lexical(text, &candidates)));
-    let vector = query.vector.map(|(vectors, vector)| search.vector(vectors, vector, &candidates, depth, nominate));
+    let vector = query.vector.map(|asked| search.vector(asked, query.near, &candidates, depth, nominate));
     (search.fused(lexical.as_deref(), vector.as_deref(), query.count, &candidates), faded)
 }
 
@@ -196,18 +198,39 @@ impl<'a> Search<'a> {
         scores.into_iter().zip(self.places()).filter(|&(score, place)| score > 0.0 && may(candidates, place)).collect()
     }
 
-    /// What is nominated of all that have a vector.
+    /// The best texts by vector: of the memories that are thought to be near, or of all where these are too few.
     fn vector(
         &self,
-        vectors: &Vectors,
-        vector: &[f32],
+        (vectors, vector): (&Vectors, &[f32]),
+        near: Option<&[u32]>,
         candidates: &Candidates,
         depth: usize,
         nominate: impl Fn(&[Scored]) -> Vec<Scored>,
     ) -> Vec<Scored> {
-        let mut places = Vec::with_capacity(self.shown.len());
-        let mut rows = Vec::with_capacity(self.shown.len());
-        for (&ordinal, place) in self.shown.ordinals().iter().zip(self.places()) {
+        let near = near.map(|near| near.iter().filter_map(|&ordinal| Some((ordinal, self.shown.place(ordinal)?))));
+        if let Some(near) = near {
+            let nominated = self.nominated(vectors, vector, near, candidates, depth, &nominate);
+            if nominated.len() >= depth {
+                return nominated;
+            }
+        }
+        let all = self.shown.ordinals().iter().copied().zip(self.places());
+        self.nominated(vectors, vector, all, candidates, depth, nominate)
+    }
+
+    /// The best texts of some memories by vector, and of own ones.
+    fn nominated(
+        &self,
+        vectors: &Vectors,
+        vector: &[f32],
+        some: impl Iterator<Item = (u32, u32)>,
+        candidates: &Candidates,
+        depth: usize,
+        nominate: impl Fn(&[Scored]) -> Vec<Scored>,
+    ) -> Vec<Scored> {
+        let mut places = Vec::with_capacity(some.size_hint().1.unwrap_or_default());
+        let mut rows = Vec::with_capacity(places.capacity());
+        for (ordinal, place) in some {
             if let Some(row) = vectors.row(ordinal).filter(|_| may(candidates, place)) {
                 places.push(place);
                 rows.push(row);
