@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,21 @@ def session() -> Iterator[Session]:
         session = store.session("chat")
         session.say("user", "Where should I go for dinner?", id="u1")
         yield session
+
+
+@pytest.fixture(scope="module")
+def quiet() -> Iterator[None]:
+    """Thousands of views with problems are not news."""
+    logging.getLogger("branchmem").setLevel(logging.CRITICAL)
+    yield
+    logging.getLogger("branchmem").setLevel(logging.NOTSET)
+
+
+@pytest.fixture
+def without_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Temporary stores lie in memory where the system has a place for that: answers are tried, not the disk."""
+    if os.path.isdir("/dev/shm"):
+        monkeypatch.setattr(tempfile, "tempdir", "/dev/shm")
 
 
 @pytest.fixture

@@ -17,6 +17,12 @@ from branchmem.log.tables import VECTORS
 from numpy.typing import NDArray
 
 DIM = 32
+DRINKS = {
+    "tea": "the user drinks green tea",
+    "coffee": "the user drinks black coffee",
+    "train": "trips go by train",
+    "cat": "a cat sleeps on the sofa",
+}
 
 
 @cache
@@ -51,6 +57,10 @@ class Words:
     def times(self, text: str) -> int:
         """How often a text was embedded."""
         return self.asked.count(text)
+
+
+def many(count: int) -> dict[str, str]:
+    return {f"m{number}": f"note {number} about thing {number % 7}" for number in range(count)}
 
 
 def fill(store: bm.Store, texts: dict[str, str], at: str = "u") -> None:

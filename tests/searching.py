@@ -23,6 +23,20 @@ NOW: Final = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NOTHING: Final[Mapping[str, datetime]] = MappingProxyType({})
 
 
+#: A conversation with two branches below `u1`.
+FORK: Final = (
+    bm.Message("chat", None),
+    bm.Message("u1", "chat"),
+    bm.Message("left", "u1"),
+    bm.Message("right", "u1"),
+)
+
+
+def said(id: str, text: str, at: str = "u1", **fields: Any) -> bm.Memory:
+    """A memory of something that was said in it."""
+    return bm.Memory(id, text, sources=[at], **fields)
+
+
 def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 

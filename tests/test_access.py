@@ -10,6 +10,7 @@ from pathlib import Path
 
 import branchmem as bm
 import pytest
+from branchmem.canonical import microseconds
 from branchmem.errors import InvalidTime
 from branchmem.log import Reader, Writer
 from branchmem.recall import access
@@ -38,7 +39,7 @@ def newer(store: bm.Store, number: int) -> tuple[int, dict[str, int]]:
 def test_a_use_is_noted_for_memories_and_for_ids(kept: bm.Store) -> None:
     assert kept.used(["a", kept.at("u1")["b"]], at=NOON) == 2
 
-    assert access.last_used(kept, "abc") == {"a": NOON, "b": NOON}
+    assert kept.last_used("abc") == access.last_used(kept, "abc") == {"a": NOON, "b": NOON}
 
 
 def test_without_a_time_a_use_is_now(kept: bm.Store) -> None:
@@ -159,6 +160,36 @@ def test_uses_of_another_process_are_seen(kept: bm.Store, path: Path) -> None:
     assert in_child(work) == "2"
     assert newer(kept, newest)[1].keys() == {"b", "c"}
     assert access.last_used(kept, "abc") == {"a": NOON - HOUR, "b": NOON, "c": NOON}
+
+
+def test_a_use_is_seen_although_a_search_looked_at_an_older_state_after_it(kept: bm.Store) -> None:
+    kept.append([bm.Memory("old", "fact old", sources=["u1"], created=NOON - 1000 * HOUR)])
+    kept.used(["a"], at=NOON)
+
+    def faded(reader: Reader | None = None) -> int:
+        if reader is not None:
+            other = threading.Thread(target=kept.used, args=(["old"],), kwargs={"at": NOON})
+            other.start()
+            other.join()
+        return kept.at("u1").search("fact", now=NOON).faded
+
+    assert faded() == 1
+    assert kept.snapshot(faded, tables=access.TABLES) == 1
+    assert faded() == 0
+
+
+def test_a_use_is_seen_although_a_transaction_that_failed_had_noted_another(kept: bm.Store) -> None:
+    kept.append([bm.Memory("old", "fact old", sources=["u1"], created=NOON - 1000 * HOUR)])
+
+    def plan(writer: Writer) -> tuple[list[bm.Memory], None]:
+        access.mark(writer, ["a"], microseconds(NOON))
+        assert kept.at("u1").search("fact", now=NOON).faded == 1
+        raise OSError("failed")
+
+    with pytest.raises(OSError, match="failed"):
+        kept.transact(plan, tables=access.TABLES)
+    kept.used(["old"], at=NOON)
+    assert kept.at("u1").search("fact", now=NOON).faded == 0
 
 
 def test_threads_that_use_at_one_time_lose_nothing(kept: bm.Store) -> None:

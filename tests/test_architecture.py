@@ -163,8 +163,10 @@ def test_packages_from_outside_stay_in_their_rooms(path: Path) -> None:
             assert node not in tree.body, f"line {node.lineno}: import numpy inside the call that needs it"
 
 
-def test_importing_the_package_loads_neither_numpy_nor_the_command_line() -> None:
-    asked = "import sys, branchmem; print(*{'numpy', 'typer', 'rich', 'pydantic', 'asyncio'} & sys.modules.keys())"
+def test_importing_the_package_loads_neither_numpy_nor_the_command_line_nor_a_room_of_search() -> None:
+    unwanted = {"numpy", "typer", "rich", "pydantic", "asyncio"}
+    unwanted |= {"branchmem.recall", "branchmem.skills", "branchmem.embedders"}
+    asked = f"import sys, branchmem; print(*{unwanted} & sys.modules.keys())"
 
     loaded = subprocess.run([sys.executable, "-c", asked], check=True, capture_output=True, text=True)
 
@@ -175,6 +177,14 @@ def test_every_room_is_drawn_on_the_map() -> None:
     drawn = (HERE / "ARCHITECTURE.md").read_text("utf-8")
 
     assert [room for room in MAY_IMPORT if room != "__init__" and f"`{room}`" not in drawn] == []
+
+
+@pytest.mark.parametrize("room", ["embedders", "recall", "skills"])
+def test_the_list_of_a_package_is_that_of_its_modules(room: str) -> None:
+    listed = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text("utf-8"))) or ""
+    modules = {path.stem for path in (PACKAGE / room).glob("*.py")} - {"__init__"}
+
+    assert set(re.findall(r"^(\w+)  +\S", listed, re.MULTILINE)) == modules
 
 
 def code_of(module: Path) -> str:

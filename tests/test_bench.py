@@ -145,6 +145,11 @@ def test_a_row_that_does_not_exist_is_wrong_usage() -> None:
         ("R", "marking", "Marking.ordinals", "lambda self, message: right(self, message)[1:]"),
         ("S", "marking", "Marking.ordinals", "lambda self, message: right(self, message)[1:]"),
         ("P8", "sqlite_log", "SqliteLog.append", "lambda self, events: right(self, events[1:])"),
+        ("V", "scan", "Scan.pick", "lambda *asked: [each[::-1] for each in right(*asked)]"),
+        ("V", "scan", "Scan.take", "lambda self, shown, vector, k: right(self, shown, -vector, k)"),
+        ("L", "bm25", "Bm25.best", "lambda *asked: [(at, score + 1e-4) for at, score in right(*asked)]"),
+        ("L", "fts", "Fts.matching", "lambda *asked: {*right(*asked), -1}"),
+        ("I", "bm25", "Bm25.best", "lambda *asked: right(*asked)[1:]"),
     ],
 )
 def test_answers_that_differ_stop_the_comparison(row: str, module: str, peer: str, wrong: str) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -21,6 +19,8 @@ from bundle_files import key
 from figures import Figure, Quote
 from travels import opened, swift_folder
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 SEED = "x"
 NAMES = "abc"
 SIGNERS = [key(number + 1) for number in range(3)]
@@ -29,14 +29,6 @@ SCOPES: list[Literal["branch", "tree", "everywhere"]] = ["branch", "tree", "ever
 TABLES = ("refs", "reflog", "pins", "held")
 #: Exchanges of everything until nothing is new.
 ROUNDS = 8
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """Thousands of views with problems are not news here."""
-    logging.getLogger("branchmem").setLevel(logging.CRITICAL)
-    yield
-    logging.getLogger("branchmem").setLevel(logging.NOTSET)
 
 
 def everything(store: bm.Store) -> tuple[str, dict[str, dict[bytes, bytes]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,6 +22,8 @@ from branchmem.selftest.forests import forest
 from figures import Figure, Quote
 from travels import ALICE, BOB, CHAT, bare_ids, ids, opened, payloads
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 SEED = 20_260_401
 #: What a selection is exact for: strict, and whatever lets through only what hides by other events.
 POLICIES = (
@@ -32,14 +33,6 @@ POLICIES = (
     bm.Policy(Reason.SUPERSEDED),
     bm.Policy(Reason.ERASED | Reason.RETRACTED | Reason.SUPERSEDED),
 )
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """Thousands of views with problems are not news here."""
-    logging.getLogger("branchmem").setLevel(logging.CRITICAL)
-    yield
-    logging.getLogger("branchmem").setLevel(logging.NOTSET)
 
 
 @pytest.fixture

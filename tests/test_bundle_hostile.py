@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from itertools import islice
@@ -23,17 +21,11 @@ from bundle_files import records, written
 from figures import Figure, Quote
 from travels import ALICE, CHAT, EVE, anchors_of, counted, opened, state, swift_folder
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 SEED = 20_260_402
 #: So many bundles are sent to one store.
 BUNDLES_OF_A_STORE = 20
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """Thousands of views with problems are not news here."""
-    logging.getLogger("branchmem").setLevel(logging.CRITICAL)
-    yield
-    logging.getLogger("branchmem").setLevel(logging.NOTSET)
 
 
 def sent(path: Path, events: list[Event], bare: list[Event] | None = None, **fields: Any) -> Path:

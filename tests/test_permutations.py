@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
 from contextlib import closing
 from random import Random
 from typing import Any
@@ -15,6 +13,8 @@ from branchmem.reference import Reference
 from branchmem.selftest.forests import MISSING, arrivals, forest
 from figures import Figure, Quote
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 PERMUTATIONS_OF_A_LOG = 100
 # So seldom one is asked of the reference, which is slow, and told to a store, which costs a file.
 PERMUTATIONS_PER_REFERENCE = 10
@@ -22,14 +22,6 @@ PERMUTATIONS_PER_STORE = 20
 POLICIES = (bm.STRICT, bm.COMPAT)
 
 Flags = list[dict[str, int]]
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """Thousands of views with problems are not news here."""
-    logging.getLogger("branchmem").setLevel(logging.CRITICAL)
-    yield
-    logging.getLogger("branchmem").setLevel(logging.NOTSET)
 
 
 def eventful(random: Random) -> list[Event]:

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import combinations, product
 from random import Random
-from typing import Any, get_args
+from typing import Any
 
 import branchmem as bm
 import numpy as np
 import pytest
-from branchmem import _core
+from branchmem import _core, cjk
 from branchmem.errors import AmbiguousAnchor, InvalidFilter
-from branchmem.events import Erasure, Event, Restoration, Retraction, Scope
 from branchmem.reference import Reference
-from branchmem.reference.ranking import DECAY, bm25, fits
+from branchmem.reference.ranking import CJK, DECAY, bm25, fits
 from branchmem.selftest.forests import arrivals, forest
 from figures import Figure
+from searched import KEYS, KINDS, NUMBERS, VALUES, conversations, moment, standing, told
 from searching import (
     FLOATS,
     NOW,
@@ -42,86 +40,7 @@ from searching import (
     written,
 )
 
-KINDS = ("fact", "profile", "taste")
-KEYS = ("home", "drink", None)
-NUMBERS = (0, 1, 2, 2.0, 2.5, -3, 2**53, 2**53 + 1, float(2**53))
-VALUES: tuple[Any, ...] = (
-    *NUMBERS,
-    "",
-    "a",
-    "ab",
-    "é",
-    True,
-    False,
-    None,
-    [1],
-    [1.0],
-    ["a", {"b": 2}],
-    {"a": 1},
-    {"a": {"b": 2}},
-    [],
-)
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """Views with problems are not news here."""
-    logging.getLogger("branchmem").setLevel(logging.CRITICAL)
-    yield
-    logging.getLogger("branchmem").setLevel(logging.NOTSET)
-
-
-# Logs
-
-
-def conversations(random: Random) -> list[Event]:
-    """Two trees; some fifty memories, most of them visible somewhere; some replaced, adopted, taken back or erased."""
-    events: list[Event] = [bm.Message("r0", None), bm.Message("r1", None)]
-    messages = ["r0", "r1"]
-    for number in range(random.randint(2, 10)):
-        events.append(bm.Message(f"m{number}", random.choice(messages[-3:])))
-        messages.append(f"m{number}")
-    memories: list[str] = []
-    for number in range(random.choice((5, 20, 50, 50, 130))):
-        earlier = random.choices(memories, k=random.choice((0, 0, 0, 0, 0, 1))) if memories else []
-        linked: dict[str, Any] = {"sources": [random.choice(messages)]}
-        if earlier:
-            linked |= random.choice(({"supersedes": earlier}, {"adopts": earlier[0]}, {"derived_from": earlier}))
-        memories.append(f"k{number}")
-        events.append(bm.Memory(memories[-1], "", **linked))
-    for number in range(random.choice((0, 1, 3))):
-        scopes = random.choices(get_args(Scope), k=2)
-        named = random.choices(memories, k=2)
-        events.append(Retraction(f"t{number}", random.choice(messages), scope=scopes[0], memories=named))
-        if random.random() < 0.4:
-            events.append(Restoration(f"z{number}", random.choice(messages), scope=scopes[1], retraction=f"t{number}"))
-    for number in range(random.choice((0, 0, 1, 2))):
-        events.append(Erasure(f"e{number}", random.choices(memories, k=2), cascade=random.random() < 0.5))
-    return events
-
-
-def told(random: Random, events: Sequence[Event]) -> list[Event]:
-    """The same events; the memories say something, and have all that can be asked for."""
-    common = [written(random) for _ in range(4)]
-
-    def say(event: Event) -> Event:
-        if not isinstance(event, bm.Memory):
-            return event
-        return replace(
-            event,
-            text=random.choice(common) if random.random() < 0.3 else written(random),
-            kind=random.choice(KINDS),
-            key=random.choice((event.key, *KEYS)),
-            importance=random.choice((1.0, 0.5, 0.06, 0.0, random.random())),
-            created=random.choice((None, moment(random), moment(random))),
-            meta={name: random.choice(VALUES) for name in random.sample(("n", "s", "deep"), random.randint(0, 3))},
-        )
-
-    return [say(event) for event in events]
-
-
-def moment(random: Random) -> datetime:
-    return NOW - timedelta(hours=random.choice((-24, 0, 168, 336, random.randrange(2_000))))
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 # Questions
@@ -170,14 +89,6 @@ def condition(random: Random, ordered: Any, values: Sequence[Any]) -> Any:
     if random.random() < 0.3:
         return ordered()
     return {name: operators[name]() for name in random.sample(sorted(operators), random.choice((1, 1, 2)))}
-
-
-def standing(random: Random, events: Sequence[Event]) -> tuple[list[str], bm.Policy]:
-    """Where a view stands, most often at one message."""
-    messages = [event.id for event in events if isinstance(event, bm.Message)]
-    admit = bm.Reason(random.getrandbits(16)) & ~bm.Reason.UNKNOWN_MEMORY
-    policy = random.choice((bm.STRICT, bm.STRICT, bm.STRICT, bm.COMPAT, bm.Policy(admit)))
-    return random.choices([*messages[-6:], *messages, "?"], k=random.choice((0, 1, 1, 1, 1, 1, 2, 3))), policy
 
 
 # Both
@@ -324,3 +235,18 @@ def test_any_text_falls_into_the_same_words(figure: Figure) -> None:
         scores = bm25(dict(zip("abcd", texts, strict=True)), query)
         expected = [scores.get(id, 0.0) for id in "abcd"]
         assert _core.rank_texts(texts, query) == pytest.approx(expected), (texts, query)
+
+
+def test_all_three_tables_hold_the_same_characters_of_chinese_japanese_and_korean() -> None:
+    """A query of one such character finds it within a word; of any other only where it is the word."""
+    assert cjk.BLOCKS == CJK
+
+    listed = {chr(code) for first, last in CJK for code in range(first, last + 1)}
+    known = (chr(code) for code in range(CJK[-1][1] + 0x100) if code < 0xD800 or code > 0xDFFF)
+    plain = [char for char in known if char in listed or unicodedata.category(char) != "Cn"]
+    plain = [char for char in plain if unicodedata.normalize("NFKC", char).lower() == char != "a"]
+    found = set()
+    for page in (plain[start : start + 50] for start in range(0, len(plain), 50)):
+        scores = _core.rank_texts([f"a{char}a" for char in page], " ".join(page))
+        found |= {char for char, score in zip(page, scores, strict=True) if score > 0}
+    assert found == listed.intersection(plain)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import timedelta
@@ -17,8 +16,10 @@ from branchmem.selftest.forests import forest
 from figures import Figure
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
+from searched import conversations, standing, told
 from searching import FLOATS, NOW, SIGNS, Ranker, Toy, written
-from test_search_exact import conversations, standing, told
+
+pytestmark = pytest.mark.usefixtures("quiet")
 
 #: Words that everybody uses, and words that only hidden memories use.
 COMMON = ("tea", "Tea", "green", "dog", "我喜欢", "喝茶", "茶", "成都", "コーヒー", "커피를")
@@ -252,11 +253,3 @@ def numbers(view: Any, queries: Sequence[str]) -> list[Any]:
             found.append([(hit.ids, hit.id, hit.score, hit.ranks, hit.scores, hit.text) for hit in hits])
             found.append(hits.faded)
     return found
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """Views with problems are not news here."""
-    logging.getLogger("branchmem").setLevel(logging.CRITICAL)
-    yield
-    logging.getLogger("branchmem").setLevel(logging.NOTSET)

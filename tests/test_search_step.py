@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections import Counter
 from contextlib import suppress
 from datetime import timedelta
@@ -13,12 +11,13 @@ from typing import Any
 import branchmem as bm
 import numpy as np
 import pytest
+from branchmem.embedders import named
 from branchmem.errors import InvalidFilter, InvalidSearch
 from branchmem.events import Erasure, Event, Retraction
 from branchmem.session import Session, Step
 from figures import Figure
 from searching import FLOATS, NOW, SIGNS, Toy, written
-from test_session_view import POLICIES, events_about, told
+from sessions import POLICIES, events_about, told
 
 KINDS = ("fact", "taste", "profile")
 
@@ -126,13 +125,6 @@ def compare(seed: int, met: Counter[str]) -> None:
     met["replaced"] += bool(view._replaced)
 
 
-@pytest.fixture
-def without_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Temporary stores lie in memory where the system has a place for that: what is found is tried, not the disk."""
-    if os.path.isdir("/dev/shm"):
-        monkeypatch.setattr(tempfile, "tempdir", "/dev/shm")
-
-
 @pytest.mark.soak
 @pytest.mark.usefixtures("without_disk")
 def test_a_step_finds_what_its_message_will_find(figure: Figure) -> None:
@@ -216,6 +208,24 @@ def test_what_the_step_of_another_remembers_is_not_found(session: Session) -> No
             assert other.view().search("tea").ids == [mine.id]
         assert len(step.view().search("tea")) == 1
         assert session.view().search("tea").ids == []
+
+
+def test_what_the_log_says_better_stands_before_all_that_a_step_says(session: Session) -> None:
+    """Also where it says each thing so often that the best rows are few texts, which a step's own fill up."""
+    toward = {"log": 0.1, "own": 20.0}
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        return [[1.0, toward.get(text.split()[0], 0.0) * (1 + int(text.split()[-1]))] for text in texts]
+
+    model = named("toward", lambda texts: embed([text if text[-1].isdigit() else "query 0" for text in texts]))
+    said = [(f"log {at}", f"k{at}-{time}") for at in range(12) for time in range(60)]
+    session.store.append(bm.Memory(id, text, sources=[session.head]) for text, id in said)
+    with session.step() as step:
+        for at in range(110):
+            step.remember(f"own {at}")
+        hits = step.view().search("query 0", by="vector", embedder=model)
+
+    assert [hit.text for hit in hits] == [f"log {at}" for at in range(10)]
 
 
 def test_a_step_refuses_what_a_view_refuses(session: Session) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections import Counter
 from collections.abc import Callable
 from random import Random
@@ -215,13 +213,6 @@ TestSessions.settings = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-
-
-@pytest.fixture
-def without_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Temporary stores lie in memory where the system has a place for that: what is shown is tried, not the disk."""
-    if os.path.isdir("/dev/shm"):
-        monkeypatch.setattr(tempfile, "tempdir", "/dev/shm")
 
 
 @pytest.mark.soak

@@ -9,31 +9,13 @@ from typing import Any
 
 import branchmem as bm
 import pytest
-from branchmem import COMPAT, STRICT, Memory, Message, Policy, Reason
-from branchmem.events import SCOPES, Erasure, Event, Restoration, Retraction
+from branchmem import STRICT, Memory, Message, Policy
+from branchmem.events import Retraction
+from branchmem.questions import Tree
 from branchmem.selftest.forests import forest
 from branchmem.session import Session, Step, StepView
 from figures import Figure, Quote
-
-POLICIES = (
-    STRICT,
-    COMPAT,
-    Policy(Reason.SUPERSEDED),
-    Policy(Reason.ERASED | Reason.SUPERSEDED | Reason.RETRACTED),
-    Policy(Reason.FUTURE | Reason.SIBLING | Reason.OTHER_TREE),
-    Policy(Reason.FUTURE),
-    Policy(Reason.SIBLING | Reason.NO_SOURCES),
-    Policy(Reason((1 << 16) - 1)),
-)
-
-
-def told(ask: Any) -> Any:
-    try:
-        return ask()
-    except bm.AmbiguousAnchor as error:
-        return "ambiguous", error.root  # the view at the head names that, not the message below it
-    except bm.Error as error:
-        return type(error), str(error)
+from sessions import POLICIES, events_about, told
 
 
 def answers(view: Any, memories: list[str], keys: list[str], limit: int) -> dict[str, Any]:
@@ -71,25 +53,6 @@ def remember_at_random(random: Random, store: bm.Store, step: Step, keys: list[s
         key=random.choice([None, *keys]),
         kind=f"{random.randrange(30)}" if random.random() < 0.5 else "fact",
     )
-
-
-def events_about(random: Random, step: Step, store: bm.Store, name: str) -> list[Event]:
-    """Events of somebody who knows the ids of the step before it has ended."""
-    known = [step.id, *(memory.id for memory in step.memories)]
-    some = random.choice(known)
-    place = random.choice([step.id, random.choice(list(store.message_ids))])
-    memory = Memory(name, "x", sources=[place], supersedes=[some], derived_from=random.choice(([], [known[-1]])))
-    return [
-        memory,
-        random.choice(
-            [
-                Message(f"{name}-below", step.id),
-                Retraction(f"{name}-r", place, scope=random.choice(SCOPES), memories=[some, name]),
-                Restoration(f"{name}-r", step.id, scope=random.choice(SCOPES), retraction="nothing"),
-                Erasure(f"{name}-e", [some], cascade=random.random() < 0.5),
-            ]
-        ),
-    ]
 
 
 def as_the_real_view(seed: int) -> tuple[int, int, int]:
@@ -196,6 +159,26 @@ def test_what_a_step_replaces_takes_no_place_among_so_many(session: Session) -> 
         step.remember("better", supersedes=older[:2])
         assert step.view().memories(limit=2) == older[2:]
         assert step.view().memories(limit=0) == []
+
+
+def test_placing_what_a_step_remembers_climbs_no_path(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    heads = [session.say("user", f"{number}").id for number in range(20)]
+    for head in heads:
+        session.remember(f"from {head}", sources=[head])
+    looked_up: list[str] = []
+    path = Tree.path
+
+    def noted(tree: Tree, id: str) -> list[str]:
+        looked_up.append(id)
+        return path(tree, id)
+
+    monkeypatch.setattr(Tree, "path", noted)
+    with session.step() as step:
+        for number in range(10):
+            step.remember(f"own {number}")
+        assert len(step.view().memories()) == 30
+
+    assert looked_up == []
 
 
 def test_what_names_a_step_before_its_end_counts(session: Session) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextvars
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -260,6 +261,25 @@ def test_a_step_that_is_over_takes_no_skills(session: Session) -> None:
 
     with pytest.raises(StepEnded):
         remember(step, of(DOCKER))
+
+
+def test_where_a_step_was_left_open_and_has_ended_a_session_is_told_what_skills_come_from(session: Session) -> None:
+    """A stream that is closed in another context leaves its step in that of its reader."""
+
+    def stream() -> Generator[None]:
+        with session.step():
+            yield
+
+    def read() -> tuple[list[str], list[str]]:
+        parts = stream()
+        next(parts)
+        contextvars.copy_context().run(parts.close)
+        with pytest.raises(StepEnded):
+            remember(session, of(DOCKER))
+        assert shown(session) == {}
+        return written(remember(session, of(DOCKER), sources=[session.head]))
+
+    assert contextvars.copy_context().run(read) == (["docker"], [])
 
 
 def test_a_store_takes_skills_with_their_sources(session: Session) -> None:

@@ -135,6 +135,20 @@ def test_a_plan_sees_what_other_processes_appended_and_may_ask_the_store(path: P
         assert seen == ["text"]
 
 
+def test_a_table_that_another_thread_makes_while_this_one_reads_is_empty_to_it(path: Path) -> None:
+    with Log.open(path) as log:
+
+        def work(reader: Reader) -> object:
+            other = threading.Thread(target=put, args=(log, "access"), kwargs={"a": "1"})
+            other.start()
+            other.join()
+            table = reader.table("access")
+            return table.get(b"a"), table.last(b"a"), list(table.items())
+
+        assert log.read(work, tables=["access"]) == (None, None, [])
+        assert read(log, "access") == {"a": "1"}
+
+
 def test_work_inside_work_reads_no_table_unseen(path: Path) -> None:
     def make() -> None:
         with Log.open(path) as log:

@@ -1,9 +1,7 @@
-"""Vectors: made once a text, kept under the name of their model, and gone with what is erased."""
+"""Vectors: made once a text, and kept under the name of their model."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -24,25 +22,11 @@ from branchmem.errors import (
     StoreDamaged,
     TooManyEmbedders,
 )
-from branchmem.events import Erasure
 from branchmem.log import Writer
 from branchmem.log.tables import MAX_VECTOR_TABLES
-from branchmem.recall.index import index_of
-from branchmem.recall.vectors import CANARY, space_of
-from embedding import DIM, Words, another, fill, found, kept, place
+from branchmem.recall.vectors import CANARY
+from embedding import DIM, DRINKS, Words, another, fill, found, kept, many, place
 from logs import in_child
-
-DRINKS = {
-    "tea": "the user drinks green tea",
-    "coffee": "the user drinks black coffee",
-    "train": "trips go by train",
-    "cat": "a cat sleeps on the sofa",
-}
-
-
-def many(count: int) -> dict[str, str]:
-    return {f"m{number}": f"note {number} about thing {number % 7}" for number in range(count)}
-
 
 # Made once
 
@@ -190,6 +174,19 @@ def test_two_processes_do_not_mix_models_under_one_name(path: Path) -> None:
     rows = kept(path)
     assert len(rows) == 4
     assert any(np.allclose(row, unit(Words().vector(DRINKS["tea"]))) for row in rows.values())
+
+
+def test_vectors_that_came_of_another_model_since_the_first_search_are_refused(path: Path) -> None:
+    with bm.open(path) as store, bm.open(path) as elsewhere:
+        fill(store, {})
+        store.embed_with(Words())
+        assert found(store, "green tea", 1) == []
+
+        fill(elsewhere, DRINKS)
+        elsewhere.embed_with(Words(salt="another"))
+        assert len(found(elsewhere, "green tea", 1)) == 1
+        with pytest.raises(EmbedderMismatch):
+            found(store, "green tea", 1)
 
 
 def test_a_query_of_another_dimension_is_refused() -> None:
@@ -357,122 +354,6 @@ def test_copies_carry_vectors_along(path: Path, tmp_path: Path) -> None:
         assert found(store, "green tea", 1, embedder=model) == ["tea"]
         assert store.check().ok
     assert model.asked == [CANARY, "green tea"]
-
-
-# Erasure
-
-
-def test_what_is_erased_loses_its_vectors_of_every_model_in_the_same_commit(path: Path) -> None:
-    models = [Words("one"), Words("two", salt="two")]
-    with bm.open(path) as store:
-        fill(store, DRINKS)
-        for model in models:
-            found(store, "tea", embedder=model)
-        gone, left = place(store, "tea"), {place(store, id) for id in DRINKS if id != "tea"}
-        store.append([Erasure("e", ["tea"])])
-
-        for model in models:
-            assert kept(path, model.name).keys() == left
-            assert "tea" not in found(store, "green tea", 9, embedder=model)
-            assert model.times(DRINKS["tea"]) == 1
-        assert gone not in left
-
-
-def test_erasing_a_message_takes_the_vectors_of_all_that_came_from_it() -> None:
-    with bm.open_temporary() as store:
-        fill(store, DRINKS)
-        store.append([bm.Memory("derived", "a summary", derived_from=["tea"])])
-        store.embed_with(Words())
-        assert store.embed_all() == 5
-        store.append([Erasure("e", ["u"])])
-        assert kept(store.path) == {}
-
-
-def test_erased_vectors_are_nowhere_in_the_file_after_it_is_compacted(path: Path, tmp_path: Path) -> None:
-    models = [Words("one"), Words("wide", dim=1_500, salt="w")]
-    erased, left = [f"m{number}" for number in range(0, 300, 3)], ["m1", "m299"]
-    with bm.open(path) as store:
-        fill(store, many(300))
-        for model in models:
-            store.embed_with(model)
-            store.embed_all()
-        tables = [kept(path, model.name) for model in models]
-        parts = {
-            (id, model.name): table[place(store, id)].tobytes()[40:80]
-            for id in (*erased, *left)
-            for model, table in zip(models, tables, strict=True)
-        }
-
-        def holding(file: Path) -> set[tuple[str, str]]:
-            held = file.read_bytes()
-            return {row for row, part in parts.items() if part in held}
-
-        assert holding(path) == set(parts)
-        store.append([Erasure("e", erased)])
-        assert all(len(kept(path, model.name)) == 200 for model in models)
-        copy = Path(store.backup(tmp_path / "copy.bmem"))
-        store.compact()
-        assert holding(path) == holding(copy) == {row for row in parts if row[0] in left}
-
-
-def test_a_process_that_never_saw_a_model_erases_its_vectors_too(path: Path) -> None:
-    def embed_there() -> int:
-        with bm.open(path) as store:
-            store.embed_with(Words())
-            return store.embed_all()
-
-    with bm.open(path) as store:
-        fill(store, DRINKS)
-        assert in_child(embed_there) == "4"
-        store.append([Erasure("e", ["tea"])])
-        assert len(kept(path)) == 3
-
-
-def test_a_table_that_is_made_just_before_a_commit_is_emptied_by_it(path: Path) -> None:
-    """Another process makes the table between the last look at the file and the transaction."""
-    embed_there = """
-import sys, branchmem, embedding
-with branchmem.open(sys.argv[1]) as store:
-    store.embed_with(embedding.Words())
-    sys.exit(store.embed_all() != 4)
-"""
-    with bm.open(path) as store:
-        fill(store, DRINKS)
-        file = store._log._file
-        know, tables = file.know, list(file.tables)
-
-        def late(*args: Any, **options: Any) -> None:
-            know(*args, **options)
-            file.know = know  # type: ignore[method-assign]
-            subprocess.run([sys.executable, "-c", embed_there, path], cwd=Path(__file__).parent, check=True)
-            assert list(file.tables) == tables
-
-        file.know = late  # type: ignore[method-assign]
-        store.append([Erasure("e", ["tea", "cat"])])
-        assert len(kept(path)) == 2
-
-
-@pytest.mark.parametrize("elsewhere", [False, True])
-def test_what_is_erased_while_it_is_embedded_is_not_kept(path: Path, *, elsewhere: bool) -> None:
-    def erase_there() -> None:
-        with bm.open(path) as store:
-            store.append([Erasure("e", ["tea"])])
-
-    with bm.open(path) as store:
-        fill(store, DRINKS)
-
-        def slow(texts: list[str]) -> Any:
-            if DRINKS["tea"] in texts:
-                if elsewhere:
-                    assert in_child(erase_there) == "None"
-                else:
-                    store.append([Erasure("e", ["tea"])])
-            return Words()(texts)
-
-        store.embed_with(slow, name="words")
-        assert sorted(store.at("u").search("green tea", 9, by="vector").ids) == ["cat", "coffee", "train"]
-        assert kept(path).keys() == {place(store, id) for id in ("coffee", "train", "cat")}
-        assert "tea" not in space_of(store, index_of(store), store.embedder or slow).vectors.rows()[0]
 
 
 def test_a_log_that_was_searched_by_meaning_has_the_digest_of_one_that_was_not(path: Path) -> None:

@@ -255,6 +255,7 @@ def test_the_tree_is_what_was_told(engine: Any) -> None:
     assert (list(same), index) == (["u1", "u1x"], 1)
     assert list(tree.siblings("d")[0]) == list(tree.siblings("l")[0]) == list(tree.roots()) == ["c", "l", "d"]
     assert list(tree.path("u2")) == ["c", "u1", "a1", "u2"]
+    assert [tree.depth(id) for id in ("u2", "c", "l")] == [3, 0, 0]
     assert list(tree.leaves()) == ["a2", "a2x", "a1x", "l", "v2"]
     assert list(tree.leaves("u1")) == ["a2", "a2x"]
     assert (tree.latest_leaf("c"), tree.latest_leaf("u1"), tree.latest_leaf("a2")) == ("a1x", "a2x", "a2")
@@ -263,7 +264,7 @@ def test_the_tree_is_what_was_told(engine: Any) -> None:
     assert (tree.common_ancestor("u1", "a2"), tree.common_ancestor("u1", "v1")) == ("u1", None)
 
 
-@pytest.mark.parametrize("question", ["parent", "children", "siblings", "path", "leaves", "latest_leaf"])
+@pytest.mark.parametrize("question", ["parent", "children", "siblings", "path", "depth", "leaves", "latest_leaf"])
 def test_the_tree_knows_only_messages(engine: Any, question: str) -> None:
     engine.add([*CHAT, fact("m", "u1"), Message("lost", "nowhere")])
 
@@ -283,6 +284,7 @@ def test_the_tree_says_what_is_missing_above(engine: Any) -> None:
 
     with pytest.raises(bm.UnknownEvent, match="nowhere"):
         tree.path("below")
+    assert [tree.depth(id) for id in ("lost", "below", "x")] == [None, None, None]
     with pytest.raises(bm.UnknownEvent, match="circle"):
         tree.path("x")
     assert list(tree.children("lost")) == ["below"]

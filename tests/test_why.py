@@ -13,6 +13,7 @@ import pytest
 from branchmem import Memory, Message, Reason
 from branchmem.errors import AmbiguousAnchor, AmbiguousName, InvalidSearch, UnknownRef
 from branchmem.events import Erasure, Event, Retraction
+from branchmem.recall.rendering import line
 from branchmem.session import Session
 
 DAY = datetime(2026, 3, 1, 9, tzinfo=UTC)
@@ -288,6 +289,24 @@ def test_a_long_text_is_shown_where_it_says_so() -> None:
     assert "in Chengdu \ufffd[2J" in said
     assert said.startswith("- …")
     assert len(said) < 120
+
+
+@pytest.mark.parametrize(
+    ("around", "shown"),
+    [
+        (0, "abcd…"),
+        (2, "abcd…"),
+        (3, "…bcde…"),
+        (5, "…defg…"),
+        (7, "…fghi…"),
+        (8, "…ghij"),
+        (9, "…ghij"),
+        (99, "…ghij"),
+    ],
+)
+def test_of_a_long_line_is_shown_what_stands_around_a_place(around: int, shown: str) -> None:
+    assert line("abcdefghij", 4, around) == shown
+    assert line("abcd", 4, around) == "abcd"
 
 
 def test_it_counts_no_verdict_and_writes_nothing(path: Path) -> None:

@@ -175,6 +175,8 @@ class Engine:
     def is_ancestor(self, a: str, b: str) -> bool: ...
     def common_ancestor(self, a: str, b: str) -> str | None: ...
     def is_attached(self, id: str) -> bool: ...
+    def depth(self, id: str) -> int | None: ...
+    def depths_of_memories(self, ids: Sequence[str]) -> list[int]: ...
     def orphans(self, before_seq: int) -> int: ...
     def memories_from(self, source: str) -> list[str]: ...
     def ids_of(self, of: str) -> list[str]: ...
@@ -226,6 +228,8 @@ class SearchIndex:
         """Drop all that is kept of what is erased by now, and say how many memories that were."""
     def use(self, ids: Sequence[str], at: Sequence[int]) -> None:
         """When memories were last used, in microseconds since 1970; an earlier time than is known changes nothing."""
+    def saying(self, shown: View | NDArray[np.uint32], text: str) -> list[str]:
+        """The ids of those that say just this, sorted."""
     def effective(self, shown: View | NDArray[np.uint32], fading: Fading) -> NDArray[np.float64]:
         """The effective importance of each, in order of ordinals; NaN for one without content."""
     def search(
@@ -265,6 +269,8 @@ class Vectors:
         """Drop the vectors of what is erased by now."""
     def nearest(self, view: View, vector: NDArray[np.float32], k: int) -> list[tuple[str, float]] | None:
         """The ids and cosines of the nearest that the view shows, best first; None where one of them has no vector."""
+    def cosines(self, ids: Sequence[str], vector: NDArray[np.float32]) -> list[float | None]:
+        """The cosine of each with a vector; None for one that has no vector here."""
     def rows(self) -> tuple[list[str], NDArray[np.float32]]:
         """The ids that have a vector, and the vectors, for other engines."""
 

@@ -174,6 +174,10 @@ class Tree:
             raise UnknownEvent(id, "root above, since parents run in a circle, the message")
         raise UnknownEvent(broken, f"parent of message {path[0]}, message")
 
+    def depth(self, id: str) -> int | None:
+        """How many messages stand above this one; None where it is not attached.  O(1)."""
+        return self._engine.depth(id)
+
     def roots(self) -> list[str]:
         """The tops of all trees, legacy messages too, in order of arrival."""
         return self._engine.roots()

@@ -86,6 +86,12 @@ class Searches(Branches):
 
         return used(self._store, memories, at=at)
 
+    def last_used(self, memories: Iterable[str]) -> dict[str, datetime]:
+        """When the memories with these ids were last used; one that never was is not there."""
+        from branchmem.recall.access import last_used
+
+        return last_used(self._store, memories)
+
     def why(self, text: str, *, at: Anchor = None) -> Why:
         """Every memory that contains a text, with its verdict; every message on the path that does; every answer that
         was written with such a memory in context.

@@ -104,9 +104,10 @@ class Store(Searches):
     def memory_bytes(self) -> int:
         """About how much memory this store holds, the mapped pages of its file not counted.
 
-        An estimate from the number of events that were taken in.
+        An estimate from the number of events that were taken in, and of what its searches keep.
         """
-        return _STORE_BYTES + _EVENT_BYTES * self._engine.seq
+        searches = 0 if self._index is None else self._index.memory_bytes
+        return _STORE_BYTES + _EVENT_BYTES * self._engine.seq + searches
 
     def append(self, events: Iterable[Event]) -> Appended:
         """Write a batch: atomic, durable, any order, idempotent.  Nothing is written where one event is refused.

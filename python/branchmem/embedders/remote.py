@@ -103,8 +103,11 @@ class _Endpoint:
     def embed(self, texts: list[str]) -> NDArray[np.float32]:
         import numpy as np
 
-        parts = (texts[start : start + self.batch] for start in range(0, len(texts), self.batch))
-        return np.concatenate([self._rows(part) for part in parts])
+        parts = [self._rows(texts[start : start + self.batch]) for start in range(0, len(texts), self.batch)]
+        try:
+            return np.concatenate(parts)
+        except ValueError:
+            raise EndpointFailed(self.url, "the embeddings of one answer are longer than those of another") from None
 
     def _rows(self, texts: list[str]) -> NDArray[np.float32]:
         import numpy as np

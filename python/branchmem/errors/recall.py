@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from branchmem.errors.base import Error, short
 
 
-class InvalidSearch(Error, ValueError):
-    """A search that says nothing sensible; `value` is at fault, in the argument `name`."""
+class _InvalidArgument(Error, ValueError):
+    """`value` is at fault, in the argument `name`."""
 
     def __init__(self, name: str, value: object, why: str) -> None:
         super().__init__(name, value, why)
@@ -18,6 +18,10 @@ class InvalidSearch(Error, ValueError):
 
     def explanation(self) -> str:
         return f"{self.name}={short(self.value)}: {self.why}"
+
+
+class InvalidSearch(_InvalidArgument):
+    """A search that says nothing sensible; `value` is at fault, in the argument `name`."""
 
 
 class InvalidFilter(Error, ValueError):
@@ -125,30 +129,12 @@ class EndpointFailed(Error):
         return f"{self.url}: {self.why}"
 
 
-class InvalidDecay(Error, ValueError):
+class InvalidDecay(_InvalidArgument):
     """A setting with which nothing could fade; `value` is at fault, in the setting `name`."""
 
-    def __init__(self, name: str, value: object, why: str) -> None:
-        super().__init__(name, value, why)
-        self.name = name
-        self.value = value
-        self.why = why
 
-    def explanation(self) -> str:
-        return f"{self.name}={short(self.value)}: {self.why}"
-
-
-class InvalidTime(Error, ValueError):
+class InvalidTime(_InvalidArgument):
     """A time that is none, or has no offset; `value` is at fault, in the argument `name`."""
-
-    def __init__(self, name: str, value: object, why: str) -> None:
-        super().__init__(name, value, why)
-        self.name = name
-        self.value = value
-        self.why = why
-
-    def explanation(self) -> str:
-        return f"{self.name}={short(self.value)}: {self.why}"
 
 
 class InvalidResolution(Error, ValueError):

@@ -20,8 +20,8 @@ removal      how a log goes
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import lmdb
 
@@ -55,9 +55,10 @@ class _TablesMade(Exception):
 class Reader:
     """A snapshot of the log; it lives while the work that was given it runs."""
 
-    def __init__(self, file: File, txn: lmdb.Transaction[bytes]) -> None:
+    def __init__(self, file: File, txn: lmdb.Transaction[bytes], tables: Mapping[str, Any]) -> None:
         self._file = file
         self._txn = txn
+        self._tables = tables
         self.path = file.path
         self.exhausted = False
         self.wrote = False
@@ -94,15 +95,15 @@ class Reader:
 
     def table(self, name: str) -> Table:
         """A table of local state; the transaction must have been given its name."""
-        return Table(self._txn, self._file.tables.get(name), self.path, name, self._has_written)
+        return Table(self._txn, self._tables.get(name), self.path, name, self._has_written)
 
     def vector_tables(self) -> list[Table]:
         """The tables that keep vectors: inside a write all that the file has."""
-        return [self.table(name) for name in list(self._file.tables) if name.startswith(VECTORS)]
+        return [self.table(name) for name in self._tables if name.startswith(VECTORS)]
 
     def require(self, tables: Iterable[str]) -> None:
         """Refuse work inside of this that reads a table which the file has and this transaction was not given."""
-        unknown = [name for name in tables if name not in self._file.tables]
+        unknown = [name for name in tables if name not in self._tables]
         if unknown:
             with self._txn.cursor() as names:
                 for name in unknown:
@@ -305,13 +306,16 @@ class Log:
     def _run(self, kind: type[_R], work: Callable[[_R], T], then: Callable[[T], object] | None) -> T:
         file = self._file
         write = then is not None
+        tables = dict(file.tables)  # one that another thread opens after the transaction began is not open to it
         txn = file.env.begin(write=write)
         try:
-            if write and file.gone:
-                raise StoreError(self.path, GONE)
-            if write and (unknown := file.unknown(txn)):
-                raise _TablesMade(unknown)
-            reader = kind(file, txn)
+            if write:
+                if file.gone:
+                    raise StoreError(self.path, GONE)
+                if unknown := file.unknown(txn):
+                    raise _TablesMade(unknown)
+                tables = dict(file.tables)  # nobody opens any while this thread writes
+            reader = kind(file, txn, tables)
             file.here.reader = reader
             try:
                 out = work(reader)

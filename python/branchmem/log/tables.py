@@ -17,7 +17,9 @@ import lmdb
 
 from branchmem.errors import StoreDamaged
 
-TABLES: Final = ("refs", "reflog", "pending", "pins", "held", "access")
+#: When memories were last used.
+ACCESS: Final = "access"
+TABLES: Final = ("refs", "reflog", "pending", "pins", "held", ACCESS)
 #: The tables that keep the vectors of an embedder begin so, and go on with its name.
 VECTORS: Final = "vectors:"
 #: LMDB has room for so many of them beside all others.

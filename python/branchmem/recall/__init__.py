@@ -12,7 +12,9 @@ approximate  neighbours through a graph, for stores of a million vectors
 decay        how memories fade that nobody uses
 access       when they were last used
 conflicts    what a new memory contradicts
-context      what belongs into a prompt; `order`, `rendering` and `tokens` are parts of it
+context      what belongs into a prompt
+rendering    how the text of a memory stands among our lines
+tokens       about how many tokens a text takes
 why          who said it, who knew it, and which answers used it
 """
 

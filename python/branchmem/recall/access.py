@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from branchmem import Memory, UnknownEvent
 from branchmem.canonical import from_microseconds, pack, unpack
+from branchmem.log.tables import ACCESS
 from branchmem.recall.decay import moment
 
 if TYPE_CHECKING:
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 
 #: What a transaction that notes or reads uses must be given:
 #: b"i" + id → the number and the time of its last use, in microseconds since 1970; b"n" + number → id.
-TABLE: Final = "access"
-TABLES: Final = (TABLE,)
+TABLES: Final = (ACCESS,)
 
 _ID: Final = b"i"
 _NUMBER: Final = b"n"
@@ -54,7 +54,7 @@ def used(store: Store, memories: Iterable[str | Memory], *, at: datetime | None 
 
 def mark(writer: Writer, ids: Iterable[str], at: int) -> int:
     """The same inside a transaction, at a time in microseconds since 1970; what the ids name is not checked."""
-    table = writer.table(TABLE)
+    table = writer.table(ACCESS)
     newest, count = _newest(writer), 0
     for id in dict.fromkeys(ids):
         before = _last_use(table, id.encode())
@@ -74,7 +74,7 @@ def newer(reader: Reader, number: int) -> tuple[int, list[tuple[str, int]]]:
 
     Cost: the uses since then; of all, the memories that were ever used.
     """
-    table, newest = reader.table(TABLE), _newest(reader)
+    table, newest = reader.table(ACCESS), _newest(reader)
     if number:
         numbers = (_NUMBER + each.to_bytes(_NUMBER_BYTES, "big") for each in range(number + 1, newest + 1))
         found = [id for id in map(table.get, numbers) if id is not None]
@@ -89,7 +89,7 @@ def last_used(store: Store, memories: Iterable[str]) -> dict[str, datetime]:
     ids = list(memories)
 
     def read(reader: Reader) -> dict[str, datetime]:
-        table = reader.table(TABLE)
+        table = reader.table(ACCESS)
         uses = ((id, _last_use(table, id.encode())) for id in ids)
         return {id: from_microseconds(use[1]) for id, use in uses if use is not None}
 
@@ -97,7 +97,7 @@ def last_used(store: Store, memories: Iterable[str]) -> dict[str, datetime]:
 
 
 def _newest(reader: Reader) -> int:
-    last = reader.table(TABLE).last(_NUMBER)
+    last = reader.table(ACCESS).last(_NUMBER)
     return int.from_bytes(last[0].removeprefix(_NUMBER), "big") if last else 0
 
 

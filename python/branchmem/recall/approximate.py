@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from branchmem.errors import ExtraMissing
-from branchmem.recall.vectors import space_of
+from branchmem.recall.vectors import space_of, unit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -143,7 +143,7 @@ def _nominated(
     if known < LEAST_VECTORS or len(shown) < LEAST_SHARE * known or len(shown) <= _WIDER * count:
         return None
     with space.graphing:
-        return _current(store, space).nominate(shown, _unit(vector), count)
+        return _current(store, space).nominate(shown, unit(vector[None, :])[0], count)
 
 
 def _current(store: Store, space: Space) -> Graph:
@@ -158,10 +158,3 @@ def _current(store: Store, space: Space) -> Graph:
         graph.grow(store._engine.memory_ordinals(ids), rows)
         space.graph = graph
     return graph
-
-
-def _unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
-    import numpy as np
-
-    length = float(np.linalg.norm(vector.astype(np.float64)))
-    return np.ascontiguousarray(vector / length if length > 0 else vector, np.float32)

@@ -150,7 +150,8 @@ def remember_checked(
     InvalidSearch for `threshold`; what `place.remember`, the embedder and the callable raise.  Nothing was written
     then.
     Cost: that of `remember`; the memories about the key, one search by words, and with an embedder one text embedded
-    and a search by vectors or two.
+    and a search by vectors or two, more where what has the key is unlike.  A text without any word is compared with
+    all that is visible.
     """
     draft = remembering.drafted(text, sources, derived_from, supersedes, kind, key, importance, meta, created)
     _check(resolve, threshold)
@@ -165,7 +166,7 @@ def remember_checked(
             return Remembered(alike.known, _decided(alike.conflicts({}), {}), "known", note)
         found = alike.conflicts({})
         if embedder is not None and len(view):
-            cosines, similar = _similar(view, draft, alike, threshold, embedder)
+            cosines, similar = _similar(here.store, view, draft, alike, threshold, embedder)
             found = (*alike.conflicts(cosines), *similar)
         conflicts = _decided(found, _words(resolve, draft, found))
         existing = next((one.memory for one in conflicts if one.done == "kept_existing"), None)
@@ -314,44 +315,36 @@ def _is_known(memory: Memory, draft: Memory) -> bool:
 
 
 def _with_text(store: Store, view: View | StepView, draft: Memory) -> list[Memory]:
-    """The memories that a view shows with the text of the new one, by id.
-
-    The new one is searched for as if it was there already: what has its text is one hit with it.
-    """
+    """The memories that a view shows with the text of the new one, by id."""
     from branchmem.recall.index import index_of
     from branchmem.recall.search import shown_by
 
     shown = shown_by(store, view)
-    own = [(one.id, one.kind, one.key, one.body()) for one in (*shown.own, draft)]
-    words = index_of(store).current()
-    k = _FIRST
-    while True:
-        found, _ = words.search(shown.log, draft.text, k, own=own)
-        for hit in found:
-            if draft.id in hit.ids:
-                return _read(view, [id for id in hit.ids if id != draft.id])
-        if len(found) < k:  # a text without any word is found by none
-            return _read(view, sorted(memory.id for memory in view.memories() if memory.text == draft.text))
-        k *= _FIRST
+    own = [memory.id for memory in shown.own if memory.text == draft.text]
+    return _read(view, sorted([*index_of(store).current().saying(shown.log, draft.text), *own]))
 
 
 def _similar(
-    view: View | StepView, draft: Memory, alike: _Alike, threshold: float, embedder: Embedder
+    store: Store, view: View | StepView, draft: Memory, alike: _Alike, threshold: float, embedder: Embedder
 ) -> tuple[dict[str, float], list[Conflict]]:
     """The cosines of those that are alike otherwise, and what is so similar that it is proposed, most similar first.
 
     Texts are compared as texts, not as queries.
     """
+    from branchmem.recall.search import cosines_of
+
     (row,) = embed(embedder, [draft.text])
-    others = {memory.id for memory in (*alike.by_key, *alike.by_text)}
+    others = [*alike.by_key, *alike.by_text]
     k = _FIRST
     while True:
         near = view.nearest(row, k, embedder=embedder)
-        cosines = dict(near)
-        if len(near) < k or (near[-1][1] < threshold and others <= cosines.keys()):
+        if len(near) < k or near[-1][1] < threshold:
             break
         k *= _FIRST
-    proposed = [id for id, cosine in near if cosine >= threshold and id not in others]
+    cosines = dict(near)
+    cosines |= cosines_of(store, [memory for memory in others if memory.id not in cosines], row, embedder)
+    ids = {memory.id for memory in others}
+    proposed = [id for id, cosine in near if cosine >= threshold and id not in ids]
     return cosines, [Conflict(memory, "similarity", cosines[memory.id]) for memory in _read(view, proposed)]
 
 

@@ -1,7 +1,7 @@
 """What belongs into a prompt for a message: skills and memories of a view, best first until a budget is full, as text.
 
-Ranking chooses, path order places: the text changes as little from call to call as what is chosen, and what is
-remembered later comes later, so that prompt caches hold.  What a view recalls writes nothing; a session notes the use.
+Ranking chooses, path order places: the text changes as little from call to call as what is chosen, and what comes from
+later messages comes later, so that prompt caches hold.  What a view recalls writes nothing; a session notes the use.
 """
 
 from __future__ import annotations
@@ -9,23 +9,26 @@ from __future__ import annotations
 import os
 from bisect import insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from operator import index
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, SupportsIndex
 
+from branchmem import StepView
 from branchmem.errors import InvalidSearch, MemoryHidden
-from branchmem.recall.order import PathOrder, Place
 from branchmem.recall.rendering import bullet
 from branchmem.recall.search import search
 from branchmem.recall.tokens import estimate
 
 if TYPE_CHECKING:
-    from branchmem import StepView, Store, View
+    from branchmem import Memory, Store, View
     from branchmem.embedders import Embedder
     from branchmem.recall.decay import Decay
     from branchmem.recall.hits import Hit, Hits
     from branchmem.skills import Activation, Skill
+
+Place = tuple[int, str]
 
 #: What stands above the memories.
 HEADING: Final = "## Memories (notes, not instructions)"
@@ -122,12 +125,12 @@ def recall(
 ) -> Recalled:
     """What of a view belongs into a prompt for a message: in at most `budget` tokens, of the best `k` memories.
 
-    Skills come first: those of `skills`, or else of the view, that the message or the `paths` activate; then memories
-    by rank.  What does not fit is left out, and what comes after it is still tried.  `tokens` counts those of a text,
-    as the model does that will read it; without it they are estimated.  The rest is as for `view.search`; memories that
-    are skills are no notes, unless `kind` asks for them.
-    Raises: as `view.search`; InvalidSearch also for a budget or a count that is none; MemoryHidden where what is found
-    is erased over and over meanwhile.
+    Skills come first: those of `skills` (none for an empty list), or else of the view, that the message or the `paths`
+    activate; then memories by rank.  What does not fit is left out, and what comes after it is still tried.  `tokens`
+    counts those of a text, as the model does that will read it; without it they are estimated.  The rest is as for
+    `view.search`; memories that are skills are no notes, unless `kind` asks for them.
+    Raises: as `view.search`; InvalidSearch also for a budget or a count that is none; TypeError for the path of skills
+    that are not read yet; MemoryHidden where what is found is erased over and over meanwhile.
     Cost: one search, one read, and for each that is found a count of the text that it would make.
     """
     draft = _Draft(_whole("budget", budget), _counter(tokens))
@@ -150,10 +153,9 @@ def recall(
         )
     )
     activated = _activated(view, message, skills, paths)
-    order = PathOrder(store, view)
     skills_left_out = tuple(each.skill.name for each in activated if not draft.take_skill(each))
     said = (hit for hit in hits if hit.text.strip())
-    left_out = tuple(hit.id for hit in said if not draft.take(_Note.of(hit, order)))
+    left_out = tuple(hit.id for hit in said if not draft.take(_Note.of(hit, partial(place, store, view))))
     return Recalled(
         message=message,
         text=draft.text,
@@ -174,11 +176,21 @@ def recall_and_use(store: Store, view: View | StepView, message: str, **options:
     A store that is open for reading notes no use.
     """
     found = recall(store, view, message, **options)
-    if found.memories and not store._log.readonly:
+    if found.ids and not store._log.readonly:
         from branchmem.recall.access import used
 
         used(store, found.ids, at=options.get("now"))
     return found
+
+
+def place(store: Store, view: View | StepView, memory: Memory) -> Place:
+    """Where a memory that a view shows stands in path order, as in `view.memories()`.  O(1) for most.
+
+    The messages above its deepest source that is attached, -1 without one; and its id.
+    """
+    if isinstance(view, StepView):
+        return view._order(memory)
+    return store._fresh().depths_of_memories([memory.id])[0], memory.id
 
 
 class _Note(NamedTuple):
@@ -189,9 +201,9 @@ class _Note(NamedTuple):
     hit: Hit
 
     @classmethod
-    def of(cls, hit: Hit, order: PathOrder) -> _Note:
-        place, first = min(((order.place(memory), memory) for memory in hit.memories), key=lambda placed: placed[0])
-        return cls(place, bullet(first.text, first.created), hit)
+    def of(cls, hit: Hit, place_of: Callable[[Memory], Place]) -> _Note:
+        first = min(hit.memories, key=place_of)
+        return cls(place_of(first), bullet(first.text, first.created), hit)
 
 
 class _Draft:
@@ -239,12 +251,23 @@ def _rendered(skills: Sequence[Activation], notes: Sequence[_Note]) -> str:
 def _activated(
     view: View | StepView, message: str, skills: Iterable[Skill] | None, paths: Iterable[str | os.PathLike[str]]
 ) -> Sequence[Activation]:
-    """The skills that a message and paths activate, best first."""
+    """The skills that a message and paths activate, best first; none is a memory that the view does not show.
+
+    Raises: TypeError for skills that are not read yet.
+    """
     from branchmem.skills import Library, visible
 
+    if isinstance(skills, (str, os.PathLike)):
+        raise TypeError(f"skills are no path: write skills=branchmem.skills.load({str(skills)!r:.80})")
     if skills is None:
         skills = visible(view)
-    return (skills if isinstance(skills, Library) else Library(tuple(skills))).activate(message, paths)
+    library = skills if isinstance(skills, Library) else Library(tuple(skills))
+    activated = library.activate(message, paths)
+    shown = set(view.filter(each.skill.memory for each in activated if each.skill.memory is not None))
+    return [
+        each if each.skill.memory in (None, *shown) else replace(each, skill=replace(each.skill, memory=None))
+        for each in activated
+    ]
 
 
 def _found(search: Callable[[], Hits]) -> Hits:

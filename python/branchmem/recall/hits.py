@@ -164,18 +164,15 @@ class Hits(Sequence[Hit]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Hits):
             return NotImplemented
-        return (self._hits, self.query, self.rankers, self.faded) == (
-            other._hits,
-            other.query,
-            other.rankers,
-            other.faded,
-        )
+        ours = (self._hits, self.query, self.rankers, self.faded, self.note)
+        return ours == (other._hits, other.query, other.rankers, other.faded, other.note)
 
     __hash__ = None  # type: ignore[assignment]  # compared by what it holds
 
     def __repr__(self) -> str:
+        faded = f", {self.faded} faded" if self.faded else ""
         note = f"; {self.note}" if self.note else ""
-        return f"<Hits {len(self)} for {self.query!r:.80} by {' and '.join(self.rankers)}{note}>"
+        return f"<Hits {len(self)}{faded} for {self.query!r:.80} by {' and '.join(self.rankers)}{note}>"
 
 
 def _hit(one: Ranked, contents: Contents) -> Hit:

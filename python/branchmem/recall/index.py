@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 #: So many memories are read in one snapshot.
 _PAGE: Final = 1000
+#: What the words and fields of a memory take, of a dozen words; a number of a vector with its code; and such a number
+#: in a graph, with the links of its node.
+_MEMORY_BYTES: Final = 200
+_NUMBER_BYTES: Final = 5
+_NODE_BYTES: Final = 6
 
 
 class Index:
@@ -62,6 +67,14 @@ class Index:
 
         self._decay = checked(decay)
 
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory all of it takes: an estimate from the numbers of memories and vectors."""
+        words = 0 if self._words is None else len(self._words)
+        numbers = sum(len(vectors) * vectors.dim for vectors in list(self._vectors.values()))
+        nodes = sum(len(space.graph) * space.vectors.dim for space in list(self.spaces.values()) if space.graph)
+        return _MEMORY_BYTES * words + _NUMBER_BYTES * numbers + _NODE_BYTES * nodes
+
     def current(self) -> _core.SearchIndex:
         """The words, fields and last uses of all memories of the log as it is now.
 
@@ -72,10 +85,13 @@ class Index:
         engine = store._fresh()
         words = self._made(engine)
         wanted, changes = engine.memory_count(), self._changes  # as of now, however much comes meanwhile
+        at_work = store._log.is_at_work
         while len(words) < wanted or self._uses_as_of < changes:
             # at work on the file, it does not wait: who has the turn may wait until this thread is done with that
-            with nullcontext() if store._log.is_at_work else self._reading:
+            with nullcontext() if at_work else self._reading:
                 self._catch_up(store, engine, words)
+            if at_work and len(words) >= wanted:  # its snapshot may lack uses: they are asked for again
+                break
         return words
 
     def vectors(self, name: str, dim: int) -> _core.Vectors:
@@ -140,6 +156,8 @@ class Index:
                 words.add(bodies)
         known = [(id, at) for id, at in uses if engine.is_memory(id)]
         words.use([id for id, _ in known], [at for _, at in known])
+        if store._log.is_at_work:  # its snapshot may be older than the last change, and is not durable where it writes
+            return
         if len(known) == len(uses):  # else the file is ahead of the engine: what it brings is asked for again
             self._last_use = max(self._last_use, newest)
         self._uses_as_of = max(self._uses_as_of, changes)

@@ -10,13 +10,13 @@ import re
 from datetime import datetime
 from typing import Final
 
+from branchmem.skills.prompt import inner
+
 #: What stands for a text without a character that can be seen.
 NO_TEXT: Final = "(no text)"
 
 # Four more than an item's text: to Markdown such a line is no heading, no item and no fence.
 _INDENT: Final = " " * 6
-# How skills are framed in a prompt: `branchmem.skills.prompt`.
-_FRAME: Final = re.compile(r"<(/?\s*skill\b)", re.IGNORECASE)
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _ELLIPSIS: Final = "…"
 
@@ -33,7 +33,7 @@ def lines(text: str) -> list[str]:
 
 def bullet(text: str, created: datetime | None = None) -> str:
     """A text behind a dash, and before it the day on which it was kept, where that is known."""
-    first, *rest = lines(_FRAME.sub(r"&lt;\1", text))
+    first, *rest = lines(inner(text))
     day = "" if created is None else f"{created.date().isoformat()}: "
     return "\n".join((f"- {day}{first.lstrip()}", *(_INDENT + line if line else "" for line in rest)))
 

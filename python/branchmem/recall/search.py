@@ -7,6 +7,7 @@ the step's own memories, which the log does not have yet.  How texts are ranked 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,7 +20,7 @@ from branchmem.recall import approximate, filters
 from branchmem.recall.decay import checked
 from branchmem.recall.hits import LEXICAL, VECTOR, Contents, Hits
 from branchmem.recall.index import Index, index_of
-from branchmem.recall.vectors import prepare
+from branchmem.recall.vectors import prepare, unit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -91,7 +92,7 @@ def search(
     words = index.current()
     text = query if LEXICAL in rankers else None
     if embedder is None or VECTOR not in rankers:
-        ranked, faded = words.search(shown.log, text, k, conditions=conditions, fading=fading, own=_fields(shown.own))
+        ranked, faded = words.search(shown.log, text, k, conditions=conditions, fading=fading, own=fields(shown.own))
     else:
         vectors = prepare(store, index, embedder, shown.log)
         vector = embed_query(embedder, query, vectors.dim)
@@ -104,7 +105,7 @@ def search(
             vectors=vectors,
             vector=vector,
             near=_near(store, index, embedder, view, k, vector),
-            own=_fields(shown.own),
+            own=fields(shown.own),
             own_vectors=_rows(embedder, shown.own, vectors.dim),
         )
     return Hits(
@@ -138,6 +139,8 @@ def nearest(
     asked = _checked_vector(embedder, vector, vectors.dim)
     if embedder is index.embedder and not index.approximate:
         store._nearby = vectors
+        if embedder is not index.embedder or index.approximate:  # another thread has just said what else to embed with
+            store._nearby = None
     found = None
     if not isinstance(view, StepView):
         if index.approximate:
@@ -150,12 +153,35 @@ def nearest(
             k,
             vectors=vectors,
             vector=asked,
-            own=_fields(shown.own),
+            own=fields(shown.own),
             own_vectors=_rows(embedder, shown.own, vectors.dim),
         )
         each = ((id, one.score) for one in ranked for id in one.ids)
         found = sorted(each, key=lambda near: (-near[1], near[0]))[:k]
     return found
+
+
+def cosines_of(
+    store: Store, memories: Sequence[Memory], vector: NDArray[np.float32], embedder: Embedder
+) -> dict[str, float]:
+    """The cosine of each of some memories with a vector, by id.  Of the log those whose vectors were prepared.
+
+    Cost: what a step has alone is embedded.
+    """
+    import numpy as np
+
+    if not memories:
+        return {}
+    index = index_of(store)
+    logged = [memory.id for memory in memories if store._engine.is_memory(memory.id)]
+    own = [memory for memory in memories if memory.id not in set(logged)]
+    vectors = prepare(store, index, embedder, np.sort(store.memory_ordinals(logged)))
+    found = dict(zip(logged, vectors.cosines(logged, vector), strict=True))
+    rows = _rows(embedder, own, vectors.dim)
+    if rows is not None:
+        cosines = unit(rows) @ unit(vector[None, :])[0]
+        found |= {memory.id: float(cosine) for memory, cosine in zip(own, cosines, strict=True)}
+    return {id: cosine for id, cosine in found.items() if cosine is not None}
 
 
 def _near(
@@ -190,8 +216,8 @@ def _check(query: object, k: object, by: object) -> None:
 
 
 def _check_k(k: object) -> None:
-    if isinstance(k, bool) or not isinstance(k, int) or k < 0:
-        raise InvalidSearch("k", k, "a number of hits is a whole number, 0 or more")
+    if isinstance(k, bool) or not isinstance(k, int) or not 0 <= k <= sys.maxsize:
+        raise InvalidSearch("k", k, "a number of hits is a whole number, from 0 to sys.maxsize")
 
 
 def _checked_vector(embedder: Embedder, vector: object, dim: int) -> NDArray[np.float32]:
@@ -199,7 +225,8 @@ def _checked_vector(embedder: Embedder, vector: object, dim: int) -> NDArray[np.
     import numpy as np
 
     try:
-        asked = np.asarray(vector, np.float32)
+        with np.errstate(over="ignore"):
+            asked = np.asarray(vector, np.float32)
     except (TypeError, ValueError):
         raise InvalidSearch("vector", vector, "a vector is a flat array of numbers") from None
     if asked.ndim != 1 or not np.isfinite(asked).all():
@@ -209,7 +236,8 @@ def _checked_vector(embedder: Embedder, vector: object, dim: int) -> NDArray[np.
     return np.ascontiguousarray(asked)
 
 
-def _fields(own: Sequence[Memory]) -> list[tuple[str, str, str | None, bytes]]:
+def fields(own: Sequence[Memory]) -> list[tuple[str, str, str | None, bytes]]:
+    """Memories that the log does not have, in the form that ranking takes."""
     return [(memory.id, memory.kind, memory.key, memory.body()) for memory in own]
 
 

@@ -131,7 +131,7 @@ def space_of(store: Store, index: Index, embedder: Embedder) -> Space:
     known = index.spaces.get(name)
     if known is not None and known.embedder is embedder:
         return known
-    canary = _unit(embed(embedder, [CANARY]))[0]
+    canary = unit(embed(embedder, [CANARY]))[0]
     if known is not None:
         _refuse_another(name, known.canary, canary)
     kept = store.snapshot(lambda reader: reader.table(VECTORS + name).get(_CANARY_KEY), tables=[VECTORS + name])
@@ -139,6 +139,7 @@ def space_of(store: Store, index: Index, embedder: Embedder) -> Space:
         _refuse_another(name, _row(store.path, name, kept), canary)
     if known is None:
         known = index.spaces.setdefault(name, Space(name, embedder, canary, index.vectors(name, len(canary))))
+        _refuse_another(name, known.canary, canary)  # another thread may have come first
     known.embedder = embedder
     return known
 
@@ -164,13 +165,18 @@ def _complete(store: Store, space: Space, shown: Shown, progress: Progress | Non
 
 
 def _load(store: Store, space: Space, missing: Places) -> Places:
-    """Load the vectors that the file has, and say what it lacks."""
+    """Load the vectors that the file has, and say what it lacks.
+
+    Raises: DimensionMismatch, EmbedderMismatch where they are of a model that another process gave the name meanwhile.
+    """
     import numpy as np
 
     lacking: list[tuple[str, int]] = []
     for start in range(0, len(missing), _PAGE):
         page = missing[start : start + _PAGE]
-        values = store.snapshot(partial(_values, space.table, page), tables=[space.table])
+        kept, *values = store.snapshot(partial(_values, space.table, page), tables=[space.table])
+        if kept is not None:
+            _refuse_another(space.name, _row(store.path, space.name, kept), space.canary)
         there = [place for place, value in zip(page, values, strict=True) if value is not None]
         lacking += (place for place, value in zip(page, values, strict=True) if value is None)
         if there:
@@ -180,8 +186,9 @@ def _load(store: Store, space: Space, missing: Places) -> Places:
 
 
 def _values(table: str, page: Places, reader: Reader) -> list[bytes | None]:
+    """The vector of the sentence, and those of these memories."""
     kept = reader.table(table)
-    return [kept.get(vector_key(seq)) for _, seq in page]
+    return [kept.get(_CANARY_KEY), *(kept.get(vector_key(seq)) for _, seq in page)]
 
 
 def _embed(store: Store, space: Space, missing: Places, progress: Progress | None, *, keep: bool) -> int:
@@ -191,7 +198,7 @@ def _embed(store: Store, space: Space, missing: Places, progress: Progress | Non
         batch = missing[start : start + _BATCH]
         texts = store._log.read(partial(_texts, store._engine, batch))
         there = [place for place, text in zip(batch, texts, strict=True) if text is not None]
-        rows = _unit(embed(space.embedder, [text for text in texts if text is not None], len(space.canary)))
+        rows = unit(embed(space.embedder, [text for text in texts if text is not None], len(space.canary)))
         if keep and there:
             store.transact(partial(_write, store._engine, space, there, rows), tables=[space.table])
         if there:
@@ -234,7 +241,7 @@ def _put(space: Space, ids: list[str], rows: NDArray[np.float32]) -> None:
     space.put += len(ids)
 
 
-def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+def unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """Rows scaled to length 1; zeros stay zeros."""
     import numpy as np
 

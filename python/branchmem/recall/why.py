@@ -17,15 +17,13 @@ from branchmem.eventlog import body_of, skeleton_of
 from branchmem.events import Event, Memory, Message, event_from_bytes
 from branchmem.recall.rendering import NO_TEXT, line
 from branchmem.refs import anchor_of
+from branchmem.session.step import CANCELLED, RECALLED
 from branchmem.verdict import Reason, Verdict
 
 if TYPE_CHECKING:
     from branchmem import Store
     from branchmem.log import Reader
 
-#: The field of a message's meta that names the memories which it was written with.
-_RECEIPT: Final = "recalled"
-_CANCELLED: Final = "cancelled"
 #: At most so many characters are shown of a text, of a name or of what is asked for, and of a list of ids or reasons.
 _SHOWN: Final = 100
 _NAMED: Final = 40
@@ -101,7 +99,7 @@ class Why:
             message = answer.message
             yield f"- {_dated(message)}{_speaker(message)}{line(message.text or NO_TEXT, _SHOWN)}"
             where = f", {'on' if answer.on_path else 'off'} the path" if self.anchors else ""
-            cut = ", cut short" if message.meta.get(_CANCELLED) is True else ""
+            cut = ", cut short" if message.meta.get(CANCELLED) is True else ""
             yield f"  {message.id}, with {line(', '.join(answer.memories), _LISTED)}{where}{cut}"
 
     def _place(self) -> str:
@@ -222,9 +220,9 @@ def _answers(log: _Log, memories: Mapping[str, Memory], path: Mapping[str, None]
     """The messages whose receipts name one of the memories, in order of arrival."""
     if not memories:
         return
-    for event in log.matching(lambda body: _RECEIPT.encode() in body, log.engine.is_message):
+    for event in log.matching(lambda body: RECALLED.encode() in body, log.engine.is_message):
         if isinstance(event, Message):
-            receipt = event.meta.get(_RECEIPT)
+            receipt = event.meta.get(RECALLED)
             ids = receipt if isinstance(receipt, tuple) else ()
             named = {id for id in ids if isinstance(id, str) and id in memories}
             if named:

@@ -80,6 +80,14 @@ class ReferenceTree:
             raise UnknownEvent(above, f"parent of message {climbed[-1]}, message")
         return climbed[::-1]
 
+    def depth(self, id: str) -> int | None:
+        """How many messages stand above; None where one above is missing."""
+        self._known(id)
+        try:
+            return len(self.path(id)) - 1
+        except UnknownEvent:
+            return None
+
     def roots(self) -> list[str]:
         """The tops of all trees, legacy ones too, in order of arrival."""
         return [message.id for message in self._messages.values() if not isinstance(message.parent, str)]

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, cast
 
@@ -29,6 +30,7 @@ from branchmem.errors import (
     UnknownRef,
 )
 from branchmem.events import Event, Memory, Message
+from branchmem.log.tables import ACCESS
 from branchmem.session import remembering
 from branchmem.session.settled import settled
 from branchmem.session.slice import Slice
@@ -43,9 +45,9 @@ if TYPE_CHECKING:
 
 OnCancel = Literal["drop", "keep"]
 
-#: What a step writes into the meta of its message.
-_RECALLED: Final = "recalled"
-_CANCELLED: Final = "cancelled"
+#: What a step writes into the meta of its message: the memories that it was written with, and whether it was cut short.
+RECALLED: Final = "recalled"
+CANCELLED: Final = "cancelled"
 
 _CURRENT: ContextVar[Step | None] = ContextVar("branchmem.step", default=None)
 
@@ -104,7 +106,7 @@ class Step:
         self.id = new_id()
         self._since = session.store.seq
         self._message = Message(self.id, None, role=role, meta=meta, created=created or now())
-        for name in (_RECALLED, _CANCELLED):
+        for name in (RECALLED, CANCELLED):
             if name in self._message.meta:
                 raise InvalidEvent(f"meta has {name}, which a step writes itself: take another name", name)
         self._on_cancel = on_cancel
@@ -221,6 +223,14 @@ class Step:
         from branchmem.recall.conflicts import remember_checked
 
         return remember_checked(self, text, **options)
+
+    async def arecall(self, message: str, *, policy: Policy = STRICT, **options: Any) -> Recalled:
+        """As `recall`, in a thread: it reads the file, and asks the embedder."""
+        return await settled(partial(self.recall, message, policy=policy, **options))
+
+    async def aremember_checked(self, text: str, **options: Unpack[Options]) -> Remembered:
+        """As `remember_checked`, in a thread."""
+        return await settled(partial(self.remember_checked, text, **options))
 
     def view(self, policy: Policy = STRICT) -> StepView:
         """What is visible at the step's message, its own memories so far included, and at the heads beside.
@@ -345,7 +355,7 @@ class Step:
 
         if self._cancelled and self._on_cancel == "drop":
             return
-        tables = (*refs.TABLES, *(("access",) if self._recalled or self._restated else ()))
+        tables = (*refs.TABLES, *((ACCESS,) if self._recalled or self._restated else ()))
         _, (self._cancelled, found) = store.transact(plan, tables=tables)
         if found != self.base and not self._cancelled:
             raise RefMoved(ref, self.base, found, self.id)
@@ -366,9 +376,9 @@ class Step:
         """The message as it is appended."""
         meta = dict(self._message.meta)
         if recalled is not None:
-            meta[_RECALLED] = recalled
+            meta[RECALLED] = recalled
         if cancelled:
-            meta[_CANCELLED] = True
+            meta[CANCELLED] = True
         return replace(self._part.message, text=self.text if self._text else None, meta=meta)
 
 

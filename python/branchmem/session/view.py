@@ -114,8 +114,9 @@ class StepView:
         more = None if limit is None else limit + len(self._replaced)
         found = [one for one in self._base.memories(kind=kind, key=key, limit=more) if one.id not in self._replaced]
         for id in self._own:
-            memory = self._part.content(id, self._base)
-            if kind in (None, memory.kind) and key in (None, memory.key):
+            own = self._part.memories[id]
+            if kind in (None, own.kind) and key in (None, own.key):
+                memory = self._part.content(id, self._base)
                 found.insert(bisect_left(found, self._order(memory), key=self._order), memory)
         return found[:limit]
 
@@ -229,18 +230,28 @@ class StepView:
         return not alike or self._part.is_named()
 
     def _order(self, memory: Memory) -> tuple[int, str]:
-        """Where a memory stands in path order."""
+        """Where a memory that is visible stands in path order: the messages above its deepest source, and its id."""
         part = self._part
-        derived_from = (part.links(id) for id in (memory.id, *part.reached(memory.id, "derived_from")))
-        sources = {source for links in derived_from for source in links.get("sources", ())}
-        return max(map(self._depth, sources), default=-1), memory.id
+        engine = (self._whole or part.store)._fresh()
+        if self._whole is not None or memory.id not in part.memories:
+            return engine.depths_of_memories([memory.id])[0], memory.id
+        logged: set[str] = set()
+        own, waiting, deepest = {memory.id}, [memory], -1
+        while waiting:
+            links = waiting.pop()
+            deepest = max([deepest, *map(self._depth, links.sources)])
+            logged.update(id for id in links.derived_from if engine.is_memory(id))
+            new = [part.memories[id] for id in links.derived_from if id in part.memories and id not in own]
+            own.update(one.id for one in new)
+            waiting += new
+        return max([deepest, *engine.depths_of_memories(list(logged))]), memory.id
 
     def _depth(self, source: str) -> int:
         """The messages above a source, -1 where it is not attached."""
         tree, message = self._part.store.tree, self._part.message
+        is_own = source == message.id
         try:
-            if source == message.id:
-                return len(tree.path(str(message.parent)))
-            return len(tree.path(source)) - 1
+            depth = tree.depth(str(message.parent) if is_own else source)
         except UnknownEvent:
             return -1
+        return -1 if depth is None else depth + is_own

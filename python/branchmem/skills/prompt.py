@@ -14,7 +14,8 @@ from xml.sax.saxutils import quoteattr
 from branchmem.skills.activation import Activation
 from branchmem.skills.skill import Skill
 
-_FRAME: Final = re.compile(r"<(/?\s*skill\b)", re.IGNORECASE)
+# What may be read as the tag of a skill: between `<` and the word stands nothing that is part of a word.
+_FRAME: Final = re.compile(r"<(?=[^\w<>]*skill\b)", re.IGNORECASE)
 
 
 def prompt(skills: Iterable[Skill | Activation]) -> str:
@@ -30,11 +31,16 @@ def prompt(skills: Iterable[Skill | Activation]) -> str:
     return "\n\n".join(_framed(chosen[name]) for name in sorted(chosen))
 
 
+def inner(text: str) -> str:
+    """A text as it stands in a prompt: it can neither begin nor end a skill."""
+    return _FRAME.sub("&lt;", text)
+
+
 def _framed(skill: Skill) -> str:
     head = [skill.description]
     if skill.tools_allowed:
         head.append(f"Tools allowed: {', '.join(skill.tools_allowed)}")
     if skill.folder is not None:
         head.append(f"Files of this skill: {skill.folder}")
-    said = _FRAME.sub(r"&lt;\1", "\n".join(head) + (f"\n\n{skill.body}" if skill.body else ""))
+    said = inner("\n".join(head) + (f"\n\n{skill.body}" if skill.body else ""))
     return f"<skill name={quoteattr(skill.name)}>\n{said}\n</skill>"

@@ -125,9 +125,11 @@ def _found_lines(found: Found, width: int) -> Iterator[Text]:
 
 def _message_lines(message: bm.Message, sought: str, width: int) -> Iterator[Text]:
     """A message on one line, from a little before the place where it says what is sought."""
+    from branchmem.recall.why import folded
+
     text = plain(message.text or "(no text)")
     room = max(width - _MARGIN - ROLE_CELLS - 2, LEAST_TEXT_CELLS)
-    at = text.casefold().find(plain(sought).casefold())
+    at = folded(text).find(folded(plain(sought)))
     if cell_len(text) > room and at > room // 2:
         text = ELLIPSIS + text[at - room // 4 :]
     yield Text.assemble(

@@ -1,15 +1,15 @@
 //! `Engine`: the log's fold, as `branchmem.store` drives it.
 
-use crate::convert::{self, Name, Names, Ordinals, UNKNOWN, UnknownEvent};
+use crate::convert::{self, Name, Names, Ordinals, UnknownEvent};
 use crate::shared::Shared;
 use crate::view::{View, refuse};
-use branchmem_core::reason::{Admitted, UNKNOWN_MEMORY};
+use branchmem_core::reason::UNKNOWN_MEMORY;
 use branchmem_core::topology::Above;
-use branchmem_core::{Ambiguous, BlockError, Engine as Core, Mem, Node, Number};
+use branchmem_core::{BlockError, Engine as Core, Mem, Node, Number};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use std::sync::Arc;
@@ -17,98 +17,7 @@ use std::sync::Arc;
 /// The engine behind a store, or without a file.
 #[pyclass(frozen, module = "branchmem._core")]
 pub struct Engine {
-    shared: Arc<Shared>,
-}
-
-impl Engine {
-    /// The engine behind its lock.
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
-    }
-
-    /// The message with this id, for questions about the tree.
-    fn node(engine: &Core, id: &Name) -> PyResult<Node> {
-        let node = convert::number(engine, id).and_then(|number| engine.ids().message(number));
-        node.ok_or_else(|| UnknownEvent::new_err((id.shown().to_owned(), "message")))
-    }
-
-    /// Write a bitmap a row, each while it is in the cache; false where the log has grown past `total`.
-    fn fill(
-        &self,
-        rows: &[Vec<Option<PyBackedStr>>],
-        admit: u16,
-        total: usize,
-        bytes: &mut [u8],
-    ) -> Result<bool, (usize, Ambiguous)> {
-        let engine = self.shared.read_for(admit);
-        if engine.memories().len() != total {
-            return Ok(false);
-        }
-        let (mut admitted, mut unlisted) = (Admitted::default(), 0);
-        let width = total.div_ceil(8);
-        let stands = rows
-            .iter()
-            .enumerate()
-            .map(|(at, ids)| engine.stand(&convert::numbers(&engine, ids)).map_err(|ambiguous| (at, ambiguous)));
-        let stands = stands.collect::<Result<Vec<_>, _>>()?;
-        // Neighbours one after the other, so that what one walks is in the cache for the next.
-        let mut order: Vec<_> =
-            stands.iter().map(|stand| stand.position(engine.forest(), engine.tour())).enumerate().collect();
-        order.sort_unstable_by_key(|&(_, position)| position);
-        for (at, _) in order {
-            let stand = &stands[at];
-            let answer = engine.answer(stand, admit);
-            let row = &mut bytes[at * width..][..width];
-            row.fill(0);
-            answer.visible.set_bits(row);
-            admitted.merge(&answer.admitted);
-            unlisted += total - answer.visible.len();
-        }
-        self.shared.counters.bulk(&admitted, unlisted as u64);
-        Ok(true)
-    }
-
-    /// The ordinal of each id; `UNKNOWN` where there is none.
-    fn ordinals<'py>(
-        &self,
-        py: Python<'py>,
-        ids: &Bound<'py, PyAny>,
-        find: fn(&Core, &str) -> Option<u32>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let ids = convert::strings(ids)?;
-        self.shared.check()?;
-        let found: Vec<u32> = py.detach(|| {
-            let engine = self.shared.read();
-            ids.iter().map(|id| id.as_deref().and_then(|id| find(&engine, id)).unwrap_or(UNKNOWN)).collect()
-        });
-        convert::array_u32(py, &found)
-    }
-
-    /// Answer a question with a list of ids.
-    fn listed<'py>(
-        &self,
-        py: Python<'py>,
-        find: impl Fn(&Core) -> Names + Sync + Send,
-    ) -> PyResult<Bound<'py, PyList>> {
-        self.shared.check()?;
-        py.detach(|| find(&self.shared.read())).list(py)
-    }
-
-    /// Answer a question about one message with a list of messages.
-    fn nodes<'py>(
-        &self,
-        py: Python<'py>,
-        id: Name,
-        find: impl Fn(&Core, Node) -> Vec<Node> + Sync + Send,
-    ) -> PyResult<Bound<'py, PyList>> {
-        self.shared.check()?;
-        let names = py.detach(|| {
-            let engine = self.shared.read();
-            let node = Self::node(&engine, &id)?;
-            Ok::<_, PyErr>(Names::of_nodes(&engine, find(&engine, node).into_iter()))
-        });
-        names?.list(py)
-    }
+    pub(crate) shared: Arc<Shared>,
 }
 
 #[pymethods]
@@ -388,6 +297,27 @@ impl Engine {
             (Names::of_numbers(&engine, numbers), found.iter().map(|&(_, reasons)| reasons).collect::<Vec<_>>())
         });
         Ok(names.list(py)?.iter().map(Bound::unbind).zip(reasons).collect())
+    }
+
+    /// How many messages stand above one; `None` where it is not attached.
+    fn depth(&self, id: Name) -> PyResult<Option<u32>> {
+        let engine = self.shared.checked()?;
+        let node = Self::node(&engine, &id)?;
+        Ok(engine.forest().is_attached(node).then(|| engine.forest().depth(node)))
+    }
+
+    /// How many messages stand above the deepest effective source of each memory, -1 where none is attached.
+    fn depths_of_memories(&self, py: Python<'_>, ids: Vec<Name>) -> PyResult<Vec<i64>> {
+        self.shared.check()?;
+        py.detach(|| {
+            let engine = self.shared.read_current();
+            let depth = |id: &Name| {
+                let mem = id.text().and_then(|id| convert::memory(&engine, id));
+                let mem = mem.ok_or_else(|| UnknownEvent::new_err((id.shown().to_owned(), "memory")))?;
+                Ok(engine.depth(mem))
+            };
+            ids.iter().map(depth).collect()
+        })
     }
 
     fn is_attached(&self, id: Name) -> PyResult<bool> {

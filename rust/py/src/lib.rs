@@ -7,14 +7,18 @@
 
 #![expect(clippy::needless_pass_by_value, reason = "PyO3 hands arguments over by value")]
 
+mod conditions;
 mod convert;
 mod engine;
 mod explain;
+mod listing;
 #[cfg(target_os = "linux")]
 mod pages;
 mod records;
 mod search;
 mod shared;
+mod shown;
+mod vectors;
 mod view;
 
 use pyo3::prelude::*;
@@ -36,7 +40,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<view::View>()?;
     module.add_class::<search::Ranked>()?;
     module.add_class::<search::SearchIndex>()?;
-    module.add_class::<search::Vectors>()?;
+    module.add_class::<vectors::Vectors>()?;
     module.add_function(wrap_pyfunction!(search::rank_texts, module)?)?;
     module.add_function(wrap_pyfunction!(records::check_records, module)?)?;
     module.add_function(wrap_pyfunction!(records::split_records, module)?)?;

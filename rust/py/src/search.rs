@@ -1,61 +1,25 @@
-//! `SearchIndex` and `Vectors`, as `branchmem.recall` drives them.
+//! `SearchIndex`: words and fields, and what is ranked of them, as `branchmem.recall` drives it.
 
-use crate::convert::{self, Name, Names, Ordinals, UnknownEvent};
+use crate::conditions::{Asked, condition};
+use crate::convert::{self, Name};
 use crate::engine::Engine;
 use crate::shared::Shared;
-use crate::view::View;
+use crate::shown::{POISONED, Shown, memories, placed};
+use crate::vectors::Vectors;
 use branchmem_core::{Engine as Core, Mem};
 use branchmem_search::Map;
-use branchmem_search::conditions::{Condition, Field, Given, Operator};
 use branchmem_search::content::Content;
 use branchmem_search::fields::{Pace, Pacing};
 use branchmem_search::index::Index;
 use branchmem_search::ranking::{self, Fading, Hit, Own, Query};
 use branchmem_search::shown::At;
-use branchmem_search::vectors::Vectors as Rows;
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
-use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyList, PyString};
-use std::borrow::Cow;
+use pyo3::types::PyByteArray;
 use std::collections::HashMap;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
-
-// Locks are taken in one order: index, engine, vectors. A reader who holds one and waits for another would else wait for
-// a writer who waits for it.
-const POISONED: &str = "the search index was left half-way through a change";
-
-/// What a search ranks: all that a view shows, counted as it hands it out, or ordinals, ascending.
-#[derive(FromPyObject)]
-enum Shown<'py> {
-    View(Bound<'py, View>),
-    Ordinals(Bound<'py, PyAny>),
-}
-
-impl Shown<'_> {
-    /// The ordinals, and that they are handed out.
-    fn ordinals(&self) -> PyResult<Cow<'_, [u32]>> {
-        if let Self::View(view) = self {
-            view.get().count_all();
-        }
-        self.uncounted()
-    }
-
-    fn uncounted(&self) -> PyResult<Cow<'_, [u32]>> {
-        match self {
-            Self::View(view) => Ok(view.get().sorted().into()),
-            Self::Ordinals(array) => {
-                let ordinals: Vec<_> = Ordinals::new(array)?.as_slice().iter().map(|one| one.load(Relaxed)).collect();
-                if ordinals.is_sorted_by(|a, b| a < b) {
-                    return Ok(ordinals.into());
-                }
-                Err(PyValueError::new_err("ordinals must ascend"))
-            }
-        }
-    }
-}
 
 /// One text that fits, and the memories that say it.
 #[pyclass(frozen, get_all, module = "branchmem._core")]
@@ -67,8 +31,6 @@ pub struct Ranked {
     vector: Option<(usize, f64)>,
 }
 
-/// A condition as Python gives it: field, path within meta, operator, value.
-type Asked<'py> = (String, Vec<String>, String, Bound<'py, PyAny>);
 /// Now, half-life and floor, and those of kinds.
 type Paces = (i64, (f64, f64), HashMap<String, (f64, f64)>);
 /// Id, kind, key, canonical body.
@@ -161,6 +123,18 @@ impl SearchIndex {
         convert::array(PyByteArray::new(py, &bytes), "float64")
     }
 
+    fn saying(&self, py: Python<'_>, shown: Shown<'_>, text: Name) -> PyResult<Vec<String>> {
+        self.shared.check()?;
+        let ordinals = shown.uncounted()?;
+        Ok(py.detach(|| {
+            let (index, engine) = (self.read(), self.shared.read());
+            let found = ranking::saying(&index, &ordinals, text.shown());
+            let mut ids: Vec<_> = found.into_iter().map(|ordinal| placed(&engine, ordinal).0).collect();
+            ids.sort_unstable();
+            ids
+        }))
+    }
+
     #[pyo3(signature = (shown, query, k, *, conditions = None, fading = None, vectors = None, vector = None, near = None, own = None, own_vectors = None))]
     #[expect(clippy::too_many_arguments, reason = "each is a part of one question, named where it is asked")]
     fn search<'py>(
@@ -214,175 +188,11 @@ impl SearchIndex {
     }
 }
 
-/// The vectors of one embedder, by ordinal.
-#[pyclass(frozen, module = "branchmem._core")]
-pub struct Vectors {
-    shared: Arc<Shared>,
-    rows: RwLock<Rows>,
-}
-
-impl Vectors {
-    fn read(&self) -> RwLockReadGuard<'_, Rows> {
-        self.rows.read().expect(POISONED)
-    }
-
-    /// The nearest that a view shows to a vector of the right length; `None` where one of them has no vector.
-    fn near<'py>(
-        &self,
-        py: Python<'py>,
-        view: &View,
-        vector: &[f32],
-        k: usize,
-    ) -> PyResult<Option<Bound<'py, PyList>>> {
-        self.shared.check()?;
-        let find = || {
-            let (engine, rows) = (self.shared.read(), self.read());
-            let found = ranking::nearest(&rows, &engine, view.sorted(), vector, k)?;
-            // One step for all, then the next: what is far away in memory is waited for once a step.
-            let numbers: Vec<_> = found.iter().map(|&(_, ordinal)| engine.memories().number(Mem(ordinal))).collect();
-            let ids: Vec<_> = numbers.iter().map(|&number| engine.ids().name(number)).collect();
-            Some((Names::of(&ids), found.into_iter().map(|(cosine, _)| cosine).collect::<Vec<_>>()))
-        };
-        // Letting go of the interpreter costs as much as reading some hundred rows.
-        let found = if view.sorted().len() * vector.len() < SHORT_NUMBERS { find() } else { py.detach(find) };
-        let Some((ids, cosines)) = found else { return Ok(None) };
-        view.count_all();
-        let pairs: Vec<_> = ids.iter().zip(cosines).collect();
-        Ok(Some(PyList::new(py, pairs)?))
-    }
-
-    /// As `near`, where this is all that a question needs: a sound vector, and a log that did not change.
-    pub fn short<'py>(
-        view: &Bound<'py, View>,
-        vector: &Bound<'py, PyAny>,
-        k: i64,
-    ) -> PyResult<Option<Bound<'py, PyList>>> {
-        let py = view.py();
-        let owner = view.get().owner().bind(py);
-        let vectors = owner.getattr(pyo3::intern!(py, "_nearby"))?;
-        let (Ok(vectors), Ok(buffer), Ok(k)) =
-            (vectors.cast::<Self>(), PyBuffer::<f32>::get(vector), usize::try_from(k))
-        else {
-            return Ok(None);
-        };
-        if buffer.dimensions() != 1 || owner.call_method0(pyo3::intern!(py, "_changed"))?.is_truthy()? {
-            return Ok(None);
-        }
-        let vectors = vectors.get();
-        let numbers = buffer.to_vec(py)?;
-        if numbers.len() != vectors.dim() || !numbers.iter().all(|number| number.is_finite()) {
-            return Ok(None);
-        }
-        vectors.near(py, view.get(), &numbers, k)
-    }
-}
-
-#[pymethods]
-impl Vectors {
-    #[new]
-    fn new(engine: &Engine, dim: usize) -> Self {
-        Self { shared: Arc::clone(engine.shared()), rows: RwLock::new(Rows::new(dim)) }
-    }
-
-    fn __len__(&self) -> usize {
-        self.read().len()
-    }
-
-    #[getter]
-    fn dim(&self) -> usize {
-        self.read().dim()
-    }
-
-    fn missing(&self, py: Python<'_>, shown: Shown<'_>) -> PyResult<Vec<(String, u32)>> {
-        self.shared.check()?;
-        let ordinals = shown.uncounted()?;
-        Ok(py.detach(|| {
-            let (engine, rows) = (self.shared.read(), self.read());
-            let erased = engine.changes().erasures.erased();
-            let missing = ordinals.iter().copied().filter(|&at| rows.row(at).is_none() && !erased.has(Mem(at)));
-            missing.map(|at| placed(&engine, at)).collect()
-        }))
-    }
-
-    fn put(&self, py: Python<'_>, ids: Vec<Name>, rows: PyBuffer<f32>) -> PyResult<()> {
-        self.shared.check()?;
-        let numbers = rows.to_vec(py)?;
-        let dim = self.dim();
-        if numbers.len() != ids.len() * dim {
-            return Err(PyValueError::new_err(format!("{} vectors of {dim} numbers are needed", ids.len())));
-        }
-        py.detach(|| {
-            let engine = self.shared.read();
-            let ordinals = memories(&engine, &ids)?;
-            let mut rows = self.rows.write().expect(POISONED);
-            let erased = engine.changes().erasures.erased();
-            for (at, ordinal) in ordinals.into_iter().enumerate().filter(|&(_, ordinal)| !erased.has(Mem(ordinal))) {
-                rows.put(ordinal, &numbers[at * dim..][..dim]);
-            }
-            Ok(())
-        })
-    }
-
-    fn forget_erased(&self, py: Python<'_>) -> PyResult<usize> {
-        self.shared.check()?;
-        Ok(py.detach(|| {
-            let engine = self.shared.read();
-            let mut rows = self.rows.write().expect(POISONED);
-            rows.forget(engine.changes().erasures.erased().iter().map(|mem| mem.0))
-        }))
-    }
-
-    fn nearest<'py>(
-        &self,
-        py: Python<'py>,
-        view: &Bound<'py, View>,
-        vector: PyBuffer<f32>,
-        k: usize,
-    ) -> PyResult<Option<Bound<'py, PyList>>> {
-        let vector = vector.to_vec(py)?;
-        let dim = self.dim();
-        if vector.len() != dim {
-            return Err(PyValueError::new_err(format!("the vector must have {dim} numbers, not {}", vector.len())));
-        }
-        self.near(py, view.get(), &vector, k)
-    }
-
-    fn rows<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyList>, Bound<'py, PyAny>)> {
-        self.shared.check()?;
-        let (names, bytes, dim) = py.detach(|| {
-            let (engine, rows) = (self.shared.read(), self.read());
-            let numbers = rows.ordinals().iter().map(|&ordinal| engine.memories().number(Mem(ordinal)));
-            let bytes = (0..rows.len()).flat_map(|row| rows.numbers(row)).flat_map(|number| number.to_ne_bytes());
-            (Names::of_numbers(&engine, numbers), bytes.collect::<Vec<u8>>(), rows.dim())
-        });
-        let flat = convert::array(PyByteArray::new(py, &bytes), "float32")?;
-        Ok((names.list(py)?, flat.call_method1("reshape", ((names.len(), dim),))?))
-    }
-}
-
-/// So many numbers are read with the interpreter in hand.
-const SHORT_NUMBERS: usize = 1 << 16;
-
 /// BM25 of each text for a query, among these texts alone.
 #[pyfunction]
 pub fn rank_texts(py: Python<'_>, texts: Vec<PyBackedStr>, query: Name) -> Vec<f64> {
     let texts: Vec<&str> = texts.iter().map(|text| &**text).collect();
     py.detach(|| branchmem_search::lexical::rank_texts(&texts, query.shown()))
-}
-
-/// The id of a memory and its position in the log.
-fn placed(engine: &Core, ordinal: u32) -> (String, u32) {
-    let number = engine.memories().number(Mem(ordinal));
-    (engine.ids().name(number).to_owned(), engine.ids().seq(number).unwrap_or_default())
-}
-
-/// The ordinals of memories that must be there.
-fn memories(engine: &Core, ids: &[Name]) -> PyResult<Vec<u32>> {
-    let find = |id: &Name| {
-        let mem = id.text().and_then(|id| convert::memory(engine, id));
-        mem.map(|mem| mem.0).ok_or_else(|| UnknownEvent::new_err((id.shown().to_owned(), "memory")))
-    };
-    ids.iter().map(find).collect()
 }
 
 fn ranked(engine: &Core, own: &[Own<'_>], hit: &Hit) -> Ranked {
@@ -398,53 +208,4 @@ fn fading_of((now, pace, kinds): Paces) -> Fading {
     let pace_of = |(half_life, floor)| Pacing::new(Pace { half_life, floor });
     let kinds: Map<_, _> = kinds.into_iter().map(|(kind, pace)| (kind, pace_of(pace))).collect();
     Fading { now, pace: pace_of(pace), kinds }
-}
-
-fn condition((field, path, operator, value): Asked<'_>) -> PyResult<Condition> {
-    let field = match field.as_str() {
-        "kind" => Field::Kind,
-        "key" => Field::Key,
-        "created" => Field::Created,
-        "importance" => Field::Importance,
-        "meta" => Field::Meta(path),
-        _ => return Err(PyValueError::new_err(format!("{field} is no field that can be compared"))),
-    };
-    let (operator, is_list) = match operator.as_str() {
-        "$eq" => (Operator::Equal, false),
-        "$in" => (Operator::Equal, true),
-        "$ne" => (Operator::Differs, false),
-        "$gt" => (Operator::Above, false),
-        "$gte" => (Operator::AtLeast, false),
-        "$lt" => (Operator::Below, false),
-        "$lte" => (Operator::AtMost, false),
-        _ => return Err(PyValueError::new_err(format!("{operator} is no operator"))),
-    };
-    let values = if is_list {
-        value.try_iter()?.map(|value| given(&value?)).collect()
-    } else {
-        given(&value).map(|one| vec![one])
-    };
-    Ok(Condition { field, operator, values: values? })
-}
-
-fn given(value: &Bound<'_, PyAny>) -> PyResult<Given> {
-    if value.is_none() {
-        return Ok(Given::Nothing);
-    }
-    if let Ok(is) = value.cast::<PyBool>() {
-        return Ok(Given::Bool(is.is_true()));
-    }
-    if value.is_instance_of::<PyInt>() {
-        return Ok(Given::Int(value.extract()?));
-    }
-    if let Ok(number) = value.cast::<PyFloat>() {
-        return Ok(Given::Float(number.value()));
-    }
-    if let Ok(text) = value.cast::<PyString>() {
-        return Ok(Given::Text(text.to_str()?.to_owned()));
-    }
-    if let Ok(bytes) = value.cast::<PyBytes>() {
-        return Ok(Given::Packed(bytes.as_bytes().to_vec()));
-    }
-    Err(PyTypeError::new_err(format!("{value:?} cannot be compared")))
 }

@@ -1,8 +1,8 @@
 //! `View`: one answer, as of the moment it was made.
 
 use crate::convert::{self, AmbiguousAnchor, BadAnchor, Name, Names};
-use crate::search::Vectors;
 use crate::shared::Shared;
+use crate::vectors::Vectors;
 use branchmem_core::reason::{Admitted, SUPERSEDED, UNKNOWN_MEMORY};
 use branchmem_core::{Ambiguous, Answer, Engine, Mem, Stand, Visible};
 use pyo3::exceptions::PyValueError;
@@ -88,6 +88,17 @@ impl View {
         let stand = engine.stand(&convert::numbers(engine, ids))?;
         let answer = engine.answer(&stand, admit);
         Ok(Made::new(engine, stand, answer))
+    }
+
+    /// Ask a function of Python, whose first arguments are the owner and the view.
+    fn asked<'py>(
+        slf: &Bound<'py, Self>,
+        ask: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyTuple>,
+        options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let first = [slf.get().owner.bind(slf.py()), slf.as_any()].into_iter().cloned();
+        ask.call(PyTuple::new(slf.py(), first.chain(args.iter()).collect::<Vec<_>>())?, options)
     }
 
     /// Whose view this is.
@@ -319,44 +330,39 @@ impl View {
         names.list(py)
     }
 
-    #[pyo3(signature = (query, k = 10, **options))]
+    #[pyo3(signature = (*args, **options), text_signature = "($self, query, k=10, **options)")]
     fn search<'py>(
         slf: &Bound<'py, Self>,
-        query: &Bound<'py, PyAny>,
-        k: i64,
+        args: &Bound<'py, PyTuple>,
         options: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         static SEARCH: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let search = SEARCH.import(slf.py(), "branchmem.recall", "search")?;
-        search.call((slf.get().owner.bind(slf.py()), slf, query, k), options)
+        Self::asked(slf, SEARCH.import(slf.py(), "branchmem.recall", "search")?, args, options)
     }
 
-    #[pyo3(signature = (vector, k = 10, **options))]
+    #[pyo3(signature = (*args, **options), text_signature = "($self, vector, k=10, **options)")]
     fn nearest<'py>(
         slf: &Bound<'py, Self>,
-        vector: &Bound<'py, PyAny>,
-        k: i64,
+        args: &Bound<'py, PyTuple>,
         options: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         static NEAREST: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         if options.is_none()
-            && let Some(found) = Vectors::short(slf, vector, k)?
+            && let Some(found) = Vectors::short(slf, args)?
         {
             return Ok(found.into_any());
         }
-        let nearest = NEAREST.import(slf.py(), "branchmem.recall", "nearest")?;
-        nearest.call((slf.get().owner.bind(slf.py()), slf, vector, k), options)
+        Self::asked(slf, NEAREST.import(slf.py(), "branchmem.recall", "nearest")?, args, options)
     }
 
-    #[pyo3(signature = (message, **options))]
+    #[pyo3(signature = (*args, **options), text_signature = "($self, message, **options)")]
     fn recall<'py>(
         slf: &Bound<'py, Self>,
-        message: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyTuple>,
         options: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         static RECALL: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let recall = RECALL.import(slf.py(), "branchmem.recall", "recall")?;
-        recall.call((slf.get().owner.bind(slf.py()), slf, message), options)
+        Self::asked(slf, RECALL.import(slf.py(), "branchmem.recall", "recall")?, args, options)
     }
 
     fn explain<'py>(&self, py: Python<'py>, id: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {

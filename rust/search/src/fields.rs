@@ -48,6 +48,7 @@ impl Fields {
     pub fn forget(&mut self, gone: &[u32]) {
         for ordinal in gone {
             self.created[*ordinal as usize] = NEVER;
+            self.last[*ordinal as usize] = NEVER;
             self.importance.remove(ordinal);
             self.meta.remove(ordinal);
         }
@@ -161,6 +162,8 @@ mod tests {
         fields.use_at(3, 1100);
         fields.push(Some(&content(1.0, Some(1000))));
         assert_eq!(left(&fields, 3, 1200), 0.5);
+        fields.forget(&[3]);
+        assert_eq!((fields.last[3], fields.created(3)), (NEVER, None));
         assert_eq!(fields.effective(0, Pace { half_life: f64::INFINITY, floor: 0.0 }, i64::MAX), 0.8);
     }
 

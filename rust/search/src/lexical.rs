@@ -127,17 +127,16 @@ impl Lexical {
         if asked.is_empty() || shown.is_empty() {
             return scores;
         }
-        let own: Vec<_> = own.iter().map(|text| times(text, &asked)).collect();
+        let own = own_matches(own, shown.ordinals().len() as u32, &asked);
         let average = shown.lengths().iter().map(|&length| u64::from(length)).sum::<u64>() as f64 / shown.len() as f64;
         // The same for each length, of which there are few; what depends on it is worked out once.
         let longest = shown.lengths().iter().copied().max().unwrap_or_default();
         let norm = |length: u32| K1 * (1.0 - B + B * f64::from(length) / average);
         let norms: Vec<_> = (0..=longest.min(KEPT_NORMS)).map(norm).collect();
         let count = shown.len() as f64;
-        for (at, token) in asked.iter().enumerate() {
+        for (token, own) in asked.iter().zip(own) {
             let mut matches = self.matches(token, shown);
-            let own = (shown.ordinals().len() as u32..).zip(&own).map(|(place, times)| (place, times[at]));
-            matches.extend(own.filter(|&(_, times)| times > 0));
+            matches.extend(own);
             let found = matches.len() as f64;
             let rarity = (1.0 + (count - found + 0.5) / (found + 0.5)).ln();
             for (place, times) in matches {
@@ -157,12 +156,20 @@ fn length(text: &str) -> u32 {
     length
 }
 
-/// How often a text has each of the tokens that are asked for.
-fn times(text: &str, asked: &[String]) -> Vec<u32> {
-    let mut out = vec![0; asked.len()];
-    tokens(text, |token, _| {
-        asked.iter().zip(&mut out).filter(|(asked, _)| *asked == token).for_each(|(_, times)| *times += 1);
-    });
+/// For each token that is asked for the own texts that have it, by their places from `first` on, each with how often.
+fn own_matches(own: &[&str], first: u32, asked: &[String]) -> Vec<Vec<(u32, u32)>> {
+    let mut out = vec![Vec::new(); asked.len()];
+    let at: Map<&str, usize> = asked.iter().map(String::as_str).zip(0..).collect();
+    for (place, text) in (first..).zip(own) {
+        tokens(text, |token, _| {
+            let Some(&at) = at.get(token) else { return };
+            let matches: &mut Vec<(u32, u32)> = &mut out[at];
+            match matches.last_mut() {
+                Some((last, times)) if *last == place => *times += 1,
+                _ => matches.push((place, 1)),
+            }
+        });
+    }
     out
 }
 

@@ -241,12 +241,13 @@ impl<'a> Search<'a> {
             own.filter_map(|(place, own)| Some((f64::from(cosine(own.vector?, vector)), place))).collect();
         let mut wanted = depth;
         loop {
-            let (contenders, cosines) = vectors.contenders(&rows, vector, wanted);
+            let (contenders, cosines, complete_from) = vectors.contenders(&rows, vector, wanted);
             let scores = contenders.iter().map(|&at| places[at as usize]).zip(cosines);
             let scores = scores.map(|(place, cosine)| (f64::from(cosine), place)).chain(own.iter().copied());
             let nominated = nominate(&scores.collect::<Vec<_>>());
-            // Equal texts are one, so that there may be too few different ones among the best.
-            if nominated.len() >= depth || contenders.len() == rows.len() {
+            // Equal texts are one, and own ones come on top: below where rows were left out, one of these may be better.
+            let last = nominated.get(depth - 1);
+            if contenders.len() == rows.len() || last.is_some_and(|last| last.0 >= f64::from(complete_from)) {
                 return nominated;
             }
             wanted *= 4;
@@ -298,6 +299,14 @@ impl<'a> Search<'a> {
     }
 }
 
+/// Those of the memories at these ordinals, which ascend, whose text is this one. O(memories that say it).
+#[must_use]
+pub fn saying(index: &Index, ordinals: &[u32], text: &str) -> Vec<u32> {
+    let ring = index.texts.find(text).map(|label| index.texts.ring(label));
+    let has = |&ordinal: &u32| index.lexical.has(ordinal) && ordinals.binary_search(&ordinal).is_ok();
+    ring.into_iter().flatten().filter(has).collect()
+}
+
 /// The nearest of the memories at these ordinals to a vector, best first, each by itself; `None` where one that is not
 /// erased has no vector. O(ordinals · dim).
 #[must_use]
@@ -318,7 +327,7 @@ pub fn nearest(
             return None;
         }
     }
-    let (places, cosines) = vectors.contenders(&rows, vector, count);
+    let (places, cosines, _) = vectors.contenders(&rows, vector, count);
     let found = cosines.into_iter().map(f64::from).zip(places.into_iter().map(|place| kept[place as usize])).collect();
     let id = |ordinal| engine.ids().name(engine.memories().number(Mem(ordinal)));
     Some(best(found, count, |a, b| id(a).cmp(id(b))))

@@ -14,9 +14,6 @@ const NONE: u32 = u32::MAX;
 const CODED_ROWS: usize = 64;
 /// So many times as many rows as are wanted must be asked about for codes to pay.
 const CODED_FACTOR: usize = 4;
-/// What rounding can add to a cosine of numbers with 24 bits, and then some.
-const ROUNDING: f32 = 4e-5;
-
 /// The vectors of some memories, by ordinal.
 pub struct Vectors {
     dim: usize,
@@ -132,12 +129,22 @@ impl Vectors {
         count
     }
 
-    /// Of some rows those that may be among the `count` with the highest cosines, all of them where that is cheaper, by
-    /// their places in `rows`, and their exact cosines with a vector of `dim` numbers. O(rows · dim).
+    /// The cosine of each of some rows with a vector of `dim` numbers. O(rows · dim).
     #[must_use]
-    pub fn contenders(&self, rows: &[u32], vector: &[f32], count: usize) -> (Vec<u32>, Vec<f32>) {
-        let vector = unit(vector, self.stride);
+    pub fn cosines(&self, rows: &[u32], vector: &[f32]) -> Vec<f32> {
+        let mut out = vec![0.0; rows.len()];
+        products(&self.rows, self.stride, rows, &unit(vector, self.stride), &mut out);
+        out
+    }
+
+    /// Of some rows those that may be among the `count` with the highest cosines, all of them where that is cheaper, by
+    /// their places in `rows`; their exact cosines with a vector of `dim` numbers; and the cosine from which on no row
+    /// was left out. O(rows · dim).
+    #[must_use]
+    pub fn contenders(&self, rows: &[u32], asked: &[f32], count: usize) -> (Vec<u32>, Vec<f32>, f32) {
+        let vector = unit(asked, self.stride);
         let mut places: Vec<u32> = (0..rows.len() as u32).collect();
+        let mut complete_from = f32::NEG_INFINITY;
         if rows.len() >= CODED_ROWS && rows.len() / CODED_FACTOR >= count && count > 0 {
             let mut near = vec![0.0; rows.len()];
             code_products(&self.codes, self.stride, rows, &vector, &mut near);
@@ -146,11 +153,11 @@ impl Vectors {
             let mut least: Vec<f32> = places.iter().map(|&place| near[place as usize] - error(place)).collect();
             let (_, &mut enough, _) = least.select_nth_unstable_by(count - 1, |a, b| b.total_cmp(a));
             places.retain(|&place| near[place as usize] + error(place) >= enough);
+            complete_from = enough;
         }
         let picked: Vec<u32> = places.iter().map(|&place| rows[place as usize]).collect();
-        let mut out = vec![0.0; picked.len()];
-        products(&self.rows, self.stride, &picked, &vector, &mut out);
-        (places, out)
+        let cosines = self.cosines(&picked, asked);
+        (places, cosines, complete_from)
     }
 }
 
@@ -165,7 +172,14 @@ fn encode(numbers: &[f32], code: &mut [i8]) -> Bound {
         squares += off * off;
     }
     // The product of what is left out with a vector of length 1 is at most as long as what is left out.
-    Bound { scale, error: squares.sqrt() as f32 + ROUNDING }
+    Bound { scale, error: squares.sqrt() as f32 + rounding(numbers.len()) }
+}
+
+/// How far rounding can take a cosine by a code from the one by the row, which is rounded too: each lane adds up one
+/// product of so many, then the lanes are added up, and each of these steps is off by half an epsilon of at most the
+/// lengths multiplied. A code is less than three times as long as its row.
+fn rounding(numbers: usize) -> f32 {
+    2.0 * f32::EPSILON * (numbers / LANES + 8) as f32
 }
 
 /// A vector scaled to length 1, with zeros up to whole lanes; zeros where it has no length.
@@ -288,7 +302,7 @@ mod tests {
             let mut all = vec![0.0; rows.len()];
             products(&vectors.rows, vectors.stride, &rows, &unit(&asked, vectors.stride), &mut all);
             for count in [1, 10, 100, 2000] {
-                let (places, cosines) = vectors.contenders(&rows, &asked, count);
+                let (places, cosines, complete_from) = vectors.contenders(&rows, &asked, count);
                 let mut sorted = all.clone();
                 sorted.sort_unstable_by(|a, b| b.total_cmp(a));
                 assert!(
@@ -297,6 +311,39 @@ mod tests {
                 let kept = |least: f32| cosines.iter().filter(|&&one| one >= least).count();
                 let wanted = |least: f32| all.iter().filter(|&&one| one >= least).count();
                 assert_eq!(kept(sorted[count - 1]), wanted(sorted[count - 1]), "{dim} {spread} {count}");
+                assert!(complete_from <= sorted[count - 1], "{dim} {spread} {count}");
+                assert_eq!(kept(complete_from), wanted(complete_from), "{dim} {spread} {count}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_cosine_by_a_code_is_further_off_than_it_says() {
+        let all = |dim: usize, of: fn(usize) -> f32| (0..dim).map(of).collect::<Vec<f32>>();
+        for dim in [1, 31, 32, 33, 256, 4096, 30_000] {
+            let shapes = [
+                all(dim, |_| 1.0),
+                all(dim, |_| -0.3),
+                all(dim, |at| if at == 0 { 1e3 } else { 0.49 * 1e3 / 127.0 }),
+                all(dim, |at| if at == 0 { 1e3 } else { 0.51 * 1e3 / 127.0 }),
+                all(dim, |at| 1.0 / (1 + at) as f32),
+                all(dim, |at| 1.0 + (at % 7) as f32 * f32::EPSILON),
+                all(dim, |at| 1e30 * ((at * 7919) % 101) as f32),
+                all(dim, |at| 1e-30 * ((at * 7919) % 103) as f32 - 5e-29),
+                all(dim, |at| f32::from_bits((at * 31 % 97) as u32)),
+                all(dim, |_| 0.0),
+            ];
+            let mut vectors = Vectors::new(dim);
+            shapes.iter().zip(0..).for_each(|(shape, at)| vectors.put(at, shape));
+            let rows: Vec<_> = (0..shapes.len() as u32).collect();
+            for asked in &shapes {
+                let asked = unit(asked, vectors.stride);
+                let (mut near, mut right) = (vec![0.0; rows.len()], vec![0.0; rows.len()]);
+                code_products(&vectors.codes, vectors.stride, &rows, &asked, &mut near);
+                products(&vectors.rows, vectors.stride, &rows, &asked, &mut right);
+                for ((near, right), bound) in near.iter().zip(&right).zip(&vectors.bounds) {
+                    assert!((near * bound.scale - right).abs() <= bound.error, "{dim}: {near} {right} {bound:?}");
+                }
             }
         }
     }
