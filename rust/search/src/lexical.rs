@@ -4,6 +4,7 @@
 //! negative. All statistics are those of what is shown: what is hidden is neither counted nor measured.
 
 use crate::Map;
+use crate::best::Scored;
 use crate::shown::Shown;
 use crate::tokens::{Token, asked, tokens};
 use foldhash::fast::FixedState;
@@ -71,9 +72,16 @@ impl Lexical {
     /// What a search ranks of these memories, which ascend: those that have content, and own texts after them.
     #[must_use]
     pub fn shown(&self, ordinals: &[u32], own: &[&str]) -> Shown {
-        let own: Vec<_> = own.iter().map(|text| length(text)).collect();
-        let lengths = ordinals.iter().filter_map(|&ordinal| Some((ordinal, *self.lengths.get(ordinal as usize)?)));
-        Shown::new(lengths.filter(|&(_, length)| length != GONE), &own)
+        let length_at = |&ordinal: &u32| self.lengths.get(ordinal as usize).copied().unwrap_or(GONE);
+        let mut ordinals = ordinals.to_vec();
+        let mut lengths = Vec::with_capacity(ordinals.len() + own.len());
+        lengths.extend(ordinals.iter().map(length_at));
+        if lengths.contains(&GONE) {
+            ordinals.retain(|ordinal| length_at(ordinal) != GONE);
+            lengths.retain(|&length| length != GONE);
+        }
+        lengths.extend(own.iter().map(|text| length(text)));
+        Shown::new(ordinals, lengths)
     }
 
     /// Drop all that is kept of some memories. O(everything).
@@ -91,7 +99,7 @@ impl Lexical {
     /// The places that have a token, each with how often. O(entries), or O(shown · log entries) where that is less.
     fn matches(&self, token: &str, shown: &Shown) -> Vec<(u32, u32)> {
         let list = self.lists.get(token).map_or(&[][..], Vec::as_slice);
-        let mut out = Vec::new();
+        let mut out = Vec::with_capacity(list.len().min(shown.ordinals().len()));
         if list.len() / SEARCH_FACTOR > shown.ordinals().len() {
             let mut rest = list;
             for (place, &ordinal) in shown.ordinals().iter().enumerate() {
@@ -104,36 +112,33 @@ impl Lexical {
             return out;
         }
         let mut counted = u32::MAX;
-        for &ordinal in list {
+        shown.each_shown(list, |ordinal| {
             if ordinal == counted {
-                if let Some((_, times)) = out.last_mut() {
-                    *times += 1;
-                }
-            } else if let Some(place) = shown.place(ordinal) {
-                out.push((place, 1));
+                out.last_mut().into_iter().for_each(|(_, times)| *times += 1);
+            } else {
+                out.extend(shown.place(ordinal).map(|place| (place, 1)));
                 counted = ordinal;
             }
-        }
+        });
         out
     }
 
-    /// The score of every place for a query, 0 where nothing fits. `own` are the texts of the last places.
+    /// The places that have something of a query, each once, and their scores. `own` are the texts of the last places.
     ///
     /// Tokens are added up in the order of the query, so that the same texts give the same score to the last bit.
     #[must_use]
-    pub fn scores(&self, query: &str, shown: &Shown, own: &[&str]) -> Vec<f64> {
-        let mut scores = vec![0.0; shown.len()];
+    pub fn scores(&self, query: &str, shown: &Shown, own: &[&str]) -> Vec<Scored> {
         let asked = asked(query);
         if asked.is_empty() || shown.is_empty() {
-            return scores;
+            return Vec::new();
         }
         let own = own_matches(own, shown.ordinals().len() as u32, &asked);
         let average = shown.lengths().iter().map(|&length| u64::from(length)).sum::<u64>() as f64 / shown.len() as f64;
-        // The same for each length, of which there are few; what depends on it is worked out once.
-        let longest = shown.lengths().iter().copied().max().unwrap_or_default();
         let norm = |length: u32| K1 * (1.0 - B + B * f64::from(length) / average);
-        let norms: Vec<_> = (0..=longest.min(KEPT_NORMS)).map(norm).collect();
+        // The same for each length, of which there are few; what depends on it is worked out once.
+        let norms: Vec<_> = (0..=KEPT_NORMS).map(norm).collect();
         let count = shown.len() as f64;
+        let (mut scores, mut places) = (vec![0.0; shown.len()], Vec::new());
         for (token, own) in asked.iter().zip(own) {
             let mut matches = self.matches(token, shown);
             matches.extend(own);
@@ -142,10 +147,14 @@ impl Lexical {
             for (place, times) in matches {
                 let (length, times) = (shown.lengths()[place as usize], f64::from(times));
                 let norm = norms.get(length as usize).copied().unwrap_or_else(|| norm(length));
-                scores[place as usize] += rarity * times * (K1 + 1.0) / (times + norm);
+                let score = &mut scores[place as usize];
+                if *score == 0.0 {
+                    places.push(place);
+                }
+                *score += rarity * times * (K1 + 1.0) / (times + norm);
             }
         }
-        scores
+        places.into_iter().map(|place| (scores[place as usize], place)).collect()
     }
 }
 
@@ -177,7 +186,11 @@ fn own_matches(own: &[&str], first: u32, asked: &[String]) -> Vec<Vec<(u32, u32)
 #[must_use]
 pub fn rank_texts(texts: &[&str], query: &str) -> Vec<f64> {
     let nothing = Lexical::new(0);
-    nothing.scores(query, &nothing.shown(&[], texts), texts)
+    let mut scores = vec![0.0; texts.len()];
+    for (score, place) in nothing.scores(query, &nothing.shown(&[], texts), texts) {
+        scores[place as usize] = score;
+    }
+    scores
 }
 
 #[cfg(test)]
@@ -211,7 +224,10 @@ mod tests {
         let few = few.scores("tea milk", &few.shown(&[0, 1, 2], &[]), &[]);
         let many = index(&["tea", "green tea", "milk milk tea", "black tea please", "milk", "rare"]);
         assert_eq!(many.scores("tea milk", &many.shown(&[1, 3, 4], &[]), &[]), few);
-        assert_eq!(rank_texts(&["green tea", "black tea please", "milk"], "tea milk"), few);
+        let ranked = rank_texts(&["green tea", "black tea please", "milk"], "tea milk");
+        let mut few = few;
+        few.sort_unstable_by_key(|&(_, place)| place);
+        assert_eq!(few.into_iter().map(|(score, _)| score).collect::<Vec<_>>(), ranked);
     }
 
     #[test]

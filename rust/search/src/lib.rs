@@ -9,11 +9,11 @@
 //! | [`content`] | what does the body of a memory say? |
 //! | [`texts`] | which memories say the same? |
 //! | [`shown`] | which memories does a search rank? |
+//! | [`best`] | which are the best of many, each text once? |
 //! | [`lexical`] | which memories have a token, how often, and what is that worth? |
 //! | [`conditions`] | does a memory fit what was asked for besides words? |
 //! | [`fields`] | when was it made and last used, and what is left of its importance? |
 //! | [`vectors`] | which vectors are nearest? |
-//! | [`best`] | which are the best of many, each text once? |
 //! | [`index`] | all that is kept about the memories of a log |
 //! | [`ranking`] | which texts of those shown fit a query best? |
 //!

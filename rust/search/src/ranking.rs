@@ -54,6 +54,12 @@ impl Fading {
         self.of(engine.memories().label(Mem(ordinal)).unwrap_or("fact"))
     }
 
+    /// Whether a memory that the log does not have yet is faded.
+    fn has_faded(&self, own: &Own<'_>) -> bool {
+        let pace = self.of(own.kind).pace;
+        effective(own.content.importance, own.content.created, pace, self.now) < pace.floor
+    }
+
     fn of(&self, kind: &str) -> &Pacing {
         self.kinds.get(kind).unwrap_or(&self.pace)
     }
@@ -105,7 +111,8 @@ pub fn search(
     let shown = index.lexical.shown(ordinals, &texts);
     let search = Search { index, engine, own, shown, labels: own_labels(index, own) };
     let (candidates, faded) = search.candidates(query);
-    let depth = LEAST_DEPTH.max(DEPTH_FACTOR.saturating_mul(query.count));
+    let fused = query.text.is_some() && query.vector.is_some();
+    let depth = if fused { LEAST_DEPTH.max(DEPTH_FACTOR.saturating_mul(query.count)) } else { query.count.max(1) };
     let nominate = |found: &[Scored]| {
         best_labels(found, depth, |a, b| search.id(a).cmp(search.id(b)), |place| search.label(place))
     };
@@ -166,24 +173,20 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn is_faded(&self, place: u32, fading: &Fading) -> bool {
-        match self.shown.at(place) {
-            At::Log(ordinal) => self.index.fields.is_faded(ordinal, fading.pace(self.engine, ordinal), fading.now),
-            At::Own(at) => {
-                let content = &self.own[at].content;
-                let fade = fading.of(self.own[at].kind).pace;
-                effective(content.importance, content.created, fade, fading.now) < fade.floor
-            }
-        }
-    }
-
     fn candidates(&self, query: &Query<'_>) -> (Candidates, usize) {
         let fits = |place| query.conditions.iter().all(|condition| condition.fits(&self.facts(place)));
         let mut candidates: Candidates = (!query.conditions.is_empty()).then(|| self.places().map(fits).collect());
         let mut faded = 0;
         if let Some(fading) = query.fading {
             let all = || vec![true; self.shown.len()];
-            for place in self.places().filter(|&place| self.is_faded(place, fading)) {
+            let fields = &self.index.fields;
+            let logged = self
+                .shown
+                .ordinals()
+                .iter()
+                .map(|&ordinal| fields.is_faded(ordinal, fading.pace(self.engine, ordinal), fading.now));
+            let own = self.own.iter().map(|own| fading.has_faded(own));
+            for (place, _) in self.places().zip(logged.chain(own)).filter(|&(_, is_faded)| is_faded) {
                 let may = &mut candidates.get_or_insert_with(all)[place as usize];
                 faded += usize::from(*may);
                 *may = false;
@@ -194,8 +197,9 @@ impl<'a> Search<'a> {
 
     fn lexical(&self, text: &str, candidates: &Candidates) -> Vec<Scored> {
         let own: Vec<_> = self.own.iter().map(|own| own.content.text).collect();
-        let scores = self.index.lexical.scores(text, &self.shown, &own);
-        scores.into_iter().zip(self.places()).filter(|&(score, place)| score > 0.0 && may(candidates, place)).collect()
+        let mut scores = self.index.lexical.scores(text, &self.shown, &own);
+        scores.retain(|&(_, place)| may(candidates, place));
+        scores
     }
 
     /// The best texts by vector: of the memories that are thought to be near, or of all where these are too few.

@@ -3,6 +3,9 @@
 //! Those that a view shows and that have content, and after them the caller's own, which the log does not have yet.
 //! A search numbers them anew from 0, its *places*; all that it keeps about them is as long as what is shown.
 
+/// So many are looked at before those that are shown are handed on.
+const BLOCK: usize = 256;
+
 /// The memories of one search, by place.
 pub struct Shown {
     ordinals: Vec<u32>,
@@ -15,28 +18,29 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// Memories of the log with their lengths, by ascending ordinal, and the lengths of own ones after them.
+    /// Memories of the log by ascending ordinal, and the lengths of these and of own ones after them.
     /// O(the log / 64 + what is shown).
     #[must_use]
-    pub fn new(logged: impl Iterator<Item = (u32, u32)>, own: &[u32]) -> Self {
-        let most = logged.size_hint().1.unwrap_or_default();
-        let (mut ordinals, mut lengths) = (Vec::with_capacity(most), Vec::with_capacity(most + own.len()));
-        for (ordinal, length) in logged {
-            ordinals.push(ordinal);
-            lengths.push(length);
-        }
-        lengths.extend(own);
+    pub fn new(ordinals: Vec<u32>, lengths: Vec<u32>) -> Self {
         let mut words = vec![0; ordinals.last().map_or(0, |&last| last as usize / 64 + 1)];
+        // Neighbours share a word: it is put together before it is stored, or they would wait for each other.
+        let (mut at, mut word) = (0, 0_u64);
         for &ordinal in &ordinals {
-            words[ordinal as usize / 64] |= 1 << (ordinal % 64);
+            if ordinal as usize / 64 != at {
+                words[at] = word;
+                (at, word) = (ordinal as usize / 64, 0);
+            }
+            word |= 1 << (ordinal % 64);
         }
-        let before = words.iter().scan(0, |sum, word: &u64| {
+        if let Some(last) = words.get_mut(at) {
+            *last = word;
+        }
+        let before = words.iter().scan(0, |sum, word| {
             let before = *sum;
             *sum += word.count_ones();
             Some(before)
         });
-        let before = before.collect();
-        Self { ordinals, lengths, words, before }
+        Self { before: before.collect(), ordinals, lengths, words }
     }
 
     /// How many there are.
@@ -72,6 +76,21 @@ impl Shown {
         (word & bit != 0).then(|| self.before[ordinal as usize / 64] + (word & (bit - 1)).count_ones())
     }
 
+    /// Those of some memories, which ascend, that are shown, to `each` in order; one that comes several times each time.
+    /// O(these), without a guess for each whether it is shown.
+    pub fn each_shown(&self, some: &[u32], mut each: impl FnMut(u32)) {
+        let Some(&last) = self.ordinals.last() else { return };
+        let mut kept = [0; BLOCK];
+        for block in some[..some.partition_point(|&ordinal| ordinal <= last)].chunks(BLOCK) {
+            let mut count = 0;
+            for &ordinal in block {
+                kept[count] = ordinal;
+                count += usize::from(self.words[ordinal as usize / 64] >> (ordinal % 64) & 1 == 1);
+            }
+            kept[..count].iter().for_each(|&ordinal| each(ordinal));
+        }
+    }
+
     /// What stands at a place.
     #[must_use]
     pub fn at(&self, place: u32) -> At {
@@ -97,7 +116,7 @@ mod tests {
 
     #[test]
     fn places_follow_ordinals_and_own_ones_come_last() {
-        let shown = Shown::new([3, 63, 64, 200].map(|ordinal| (ordinal, 1)).into_iter(), &[5, 6]);
+        let shown = Shown::new(vec![3, 63, 64, 200], vec![1, 1, 1, 1, 5, 6]);
         assert_eq!((shown.len(), shown.place(64), shown.place(65), shown.place(1000)), (6, Some(2), None, None));
         for (place, &ordinal) in shown.ordinals().iter().enumerate() {
             assert_eq!(shown.place(ordinal), Some(place as u32));
@@ -105,6 +124,16 @@ mod tests {
         }
         assert_eq!((shown.at(4), shown.at(5)), (At::Own(0), At::Own(1)));
         assert_eq!(shown.lengths(), [1, 1, 1, 1, 5, 6]);
-        assert!(Shown::new(std::iter::empty(), &[]).is_empty());
+        assert!(Shown::new(Vec::new(), Vec::new()).is_empty());
+    }
+
+    #[test]
+    fn those_that_are_shown_are_handed_on_as_often_as_they_come() {
+        let shown = Shown::new((0..2000).filter(|at| at % 3 == 0).collect(), vec![1; 667]);
+        let some: Vec<u32> = (0..3000).flat_map(|at| vec![at; at as usize % 4]).collect();
+        let mut found = Vec::new();
+        shown.each_shown(&some, |ordinal| found.push(ordinal));
+        assert_eq!(found, some.into_iter().filter(|&at| shown.place(at).is_some()).collect::<Vec<_>>());
+        Shown::new(Vec::new(), Vec::new()).each_shown(&[0, 1], |_| panic!("nothing is shown"));
     }
 }

@@ -9,6 +9,8 @@ use multiversion::multiversion;
 
 /// So many products are added up side by side, whatever the machine, so that all rows are added up in one order.
 const LANES: usize = 32;
+/// So many sums or maxima are kept side by side where they are found in one pass: one alone would wait for each step.
+const SIDE: usize = 8;
 const NONE: u32 = u32::MAX;
 /// From so many rows on their codes are looked at first.
 const CODED_ROWS: usize = 64;
@@ -25,6 +27,9 @@ pub struct Vectors {
     row_of: Vec<u32>,
     ordinals: Vec<u32>,
 }
+
+/// A query has two bytes a number, at most this.
+const MOST_QUERY: i32 = 8191;
 
 /// What a number of a code stands for, and how far at most a cosine by the code is off.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -142,37 +147,70 @@ impl Vectors {
     /// was left out. O(rows · dim).
     #[must_use]
     pub fn contenders(&self, rows: &[u32], asked: &[f32], count: usize) -> (Vec<u32>, Vec<f32>, f32) {
-        let vector = unit(asked, self.stride);
-        let mut places: Vec<u32> = (0..rows.len() as u32).collect();
-        let mut complete_from = f32::NEG_INFINITY;
-        if rows.len() >= CODED_ROWS && rows.len() / CODED_FACTOR >= count && count > 0 {
-            let mut near = vec![0.0; rows.len()];
-            code_products(&self.codes, self.stride, rows, &vector, &mut near);
-            near.iter_mut().zip(rows).for_each(|(near, &row)| *near *= self.bounds[row as usize].scale);
-            let error = |place: u32| self.bounds[rows[place as usize] as usize].error;
-            let mut least: Vec<f32> = places.iter().map(|&place| near[place as usize] - error(place)).collect();
-            let (_, &mut enough, _) = least.select_nth_unstable_by(count - 1, |a, b| b.total_cmp(a));
-            places.retain(|&place| near[place as usize] + error(place) >= enough);
-            complete_from = enough;
+        let all = || (0..rows.len() as u32).collect();
+        if rows.len() < CODED_ROWS || rows.len() / CODED_FACTOR < count || count == 0 {
+            return (all(), self.cosines(rows, asked), f32::NEG_INFINITY);
         }
+        let vector = unit(asked, self.stride);
+        let (code, own) = encode_query(&vector);
+        let mut near = vec![0; rows.len()];
+        code_products(&self.codes, self.stride, rows, &code, &mut near);
+        // What a row can have at least and at most, by its code and that of the query.
+        let bounds = near.iter().zip(rows).map(|(&near, &row)| {
+            let Bound { scale, error } = self.bounds[row as usize];
+            (near as f32 * scale * own.scale, error + own.error)
+        });
+        let bounds: Vec<_> = bounds.collect();
+        let mut least: Vec<f32> = bounds.iter().map(|(near, error)| near - error).collect();
+        let (_, &mut complete_from, _) = least.select_nth_unstable_by(count - 1, |a, b| b.total_cmp(a));
+        let mut places: Vec<u32> = all();
+        places.retain(|&place| {
+            let (near, error) = bounds[place as usize];
+            near + error >= complete_from
+        });
         let picked: Vec<u32> = places.iter().map(|&place| rows[place as usize]).collect();
-        let cosines = self.cosines(&picked, asked);
+        let mut cosines = vec![0.0; picked.len()];
+        products(&self.rows, self.stride, &picked, &vector, &mut cosines);
         (places, cosines, complete_from)
     }
 }
 
 /// The code of a row, and how good it is.
 fn encode(numbers: &[f32], code: &mut [i8]) -> Bound {
-    let most = numbers.iter().fold(0.0_f32, |most, number| most.max(number.abs()));
-    let scale = most / 127.0;
+    let (scale, inverse) = scales(numbers, 127);
     let mut squares = 0.0_f64;
     for (number, code) in numbers.iter().zip(code) {
-        *code = if scale > 0.0 { (number / scale).round() as i8 } else { 0 };
+        *code = whole(number * inverse, 127) as i8;
         let off = f64::from(*number) - f64::from(scale) * f64::from(*code);
         squares += off * off;
     }
     // The product of what is left out with a vector of length 1 is at most as long as what is left out.
-    Bound { scale, error: squares.sqrt() as f32 + rounding(numbers.len()) }
+    Bound { scale, error: squares.sqrt() as f32 * (1.0 + f32::EPSILON) + rounding(numbers.len()) }
+}
+
+/// The code of a query, of as many bits as all products with a row add up to in 31.
+fn encode_query(numbers: &[f32]) -> (Vec<i16>, Bound) {
+    let most = i32::try_from(i32::MAX as usize / 128 / numbers.len()).unwrap_or(0).clamp(1, MOST_QUERY);
+    let (scale, inverse) = scales(numbers, most);
+    let code = numbers.iter().map(|number| whole(number * inverse, most) as i16).collect();
+    // Each number is off by half a step at most, and a little for rounding; the code of a row is less than twice as
+    // long as the row, of length 1, that it stands for.
+    (code, Bound { scale, error: 1.1 * scale * (numbers.len() as f32).sqrt() })
+}
+
+/// What a whole number up to `most` stands for, so that the largest of some numbers is one of them; and its inverse.
+fn scales(numbers: &[f32], most: i32) -> (f32, f32) {
+    let mut largest = [0.0_f32; SIDE];
+    for numbers in numbers.chunks(SIDE) {
+        largest.iter_mut().zip(numbers).for_each(|(largest, number)| *largest = largest.max(number.abs()));
+    }
+    let scale = largest.into_iter().fold(0.0, f32::max) / most as f32;
+    (scale, if scale > f32::MIN_POSITIVE { 1.0 / scale } else { 0.0 })
+}
+
+/// The nearest whole number, without a call.
+fn whole(number: f32, most: i32) -> i32 {
+    ((number + 0.5_f32.copysign(number)) as i32).clamp(-most, most)
 }
 
 /// How far rounding can take a cosine by a code from the one by the row, which is rounded too: each lane adds up one
@@ -185,7 +223,11 @@ fn rounding(numbers: usize) -> f32 {
 /// A vector scaled to length 1, with zeros up to whole lanes; zeros where it has no length.
 #[must_use]
 pub fn unit(vector: &[f32], stride: usize) -> Vec<f32> {
-    let length = vector.iter().map(|&number| f64::from(number) * f64::from(number)).sum::<f64>().sqrt();
+    let mut squares = [0.0_f64; SIDE];
+    for numbers in vector.chunks(SIDE) {
+        squares.iter_mut().zip(numbers).for_each(|(sum, &number)| *sum += f64::from(number) * f64::from(number));
+    }
+    let length = squares.iter().sum::<f64>().sqrt();
     let scale = if length > 0.0 { 1.0 / length } else { 0.0 };
     let mut out: Vec<_> = vector.iter().map(|&number| (f64::from(number) * scale) as f32).collect();
     out.resize(stride, 0.0);
@@ -210,43 +252,33 @@ const CACHE_LINE: usize = 64;
 
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl+avx512dq", "x86_64+avx2"))]
 fn products(numbers: &[f32], stride: usize, rows: &[u32], vector: &[f32], out: &mut [f32]) {
-    multiply::<f32, false>(numbers, stride, rows, vector, out);
-}
-
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl+avx512dq", "x86_64+avx2"))]
-fn code_products(codes: &[i8], stride: usize, rows: &[u32], vector: &[f32], out: &mut [f32]) {
-    multiply::<i8, true>(codes, stride, rows, vector, out);
-}
-
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "it must be compiled for the instructions of its callers")]
-fn multiply<T: Copy + Into<f32>, const TOUCH: bool>(
-    numbers: &[T],
-    stride: usize,
-    rows: &[u32],
-    vector: &[f32],
-    out: &mut [f32],
-) {
     let vector = vector.as_chunks::<LANES>().0;
     let mut kept = [[0.0; LANES]; BLOCK];
     for (rows, out) in rows.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
-        if TOUCH {
-            // Rows of few cache lines end before the machine runs ahead of them: ask for a block of them at once.
-            let lines =
-                |&row: &u32| numbers[row as usize * stride..][..stride].iter().step_by(CACHE_LINE / size_of::<T>());
-            std::hint::black_box(rows.iter().flat_map(lines).map(|&number| number.into()).sum::<f32>());
-        }
         for (&row, kept) in rows.iter().zip(&mut kept) {
             let row = numbers[row as usize * stride..][..stride].as_chunks::<LANES>().0;
             let mut sums = [0.0_f32; LANES];
             for (row, vector) in row.iter().zip(vector) {
                 for lane in 0..LANES {
-                    sums[lane] += row[lane].into() * vector[lane];
+                    sums[lane] += row[lane] * vector[lane];
                 }
             }
             *kept = sums;
         }
         out.iter_mut().zip(&kept).for_each(|(out, sums)| *out = sum(sums));
+    }
+}
+
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl+avx512dq", "x86_64+avx2"))]
+fn code_products(codes: &[i8], stride: usize, rows: &[u32], vector: &[i16], out: &mut [i32]) {
+    let code = |row: u32| &codes[row as usize * stride..][..stride];
+    for (rows, out) in rows.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
+        // Rows of few cache lines end before the machine runs ahead of them: ask for a block of them at once.
+        let lines = rows.iter().flat_map(|&row| code(row).iter().step_by(CACHE_LINE));
+        std::hint::black_box(lines.fold(0, |all, one| all ^ one));
+        for (&row, out) in rows.iter().zip(out) {
+            *out = code(row).iter().zip(vector).map(|(a, b)| i32::from(*a) * i32::from(*b)).sum();
+        }
     }
 }
 
@@ -338,11 +370,13 @@ mod tests {
             let rows: Vec<_> = (0..shapes.len() as u32).collect();
             for asked in &shapes {
                 let asked = unit(asked, vectors.stride);
-                let (mut near, mut right) = (vec![0.0; rows.len()], vec![0.0; rows.len()]);
-                code_products(&vectors.codes, vectors.stride, &rows, &asked, &mut near);
+                let (mut near, mut right) = (vec![0; rows.len()], vec![0.0; rows.len()]);
+                let (code, own) = encode_query(&asked);
+                code_products(&vectors.codes, vectors.stride, &rows, &code, &mut near);
                 products(&vectors.rows, vectors.stride, &rows, &asked, &mut right);
                 for ((near, right), bound) in near.iter().zip(&right).zip(&vectors.bounds) {
-                    assert!((near * bound.scale - right).abs() <= bound.error, "{dim}: {near} {right} {bound:?}");
+                    let near = *near as f32 * bound.scale * own.scale;
+                    assert!((near - right).abs() <= bound.error + own.error, "{dim}: {near} {right} {bound:?} {own:?}");
                 }
             }
         }
