@@ -13,7 +13,7 @@ const LANES: usize = 32;
 const SIDE: usize = 8;
 const NONE: u32 = u32::MAX;
 /// From so many rows on their codes are looked at first.
-const CODED_ROWS: usize = 64;
+const CODED_ROWS: usize = 256;
 /// So many times as many rows as are wanted must be asked about for codes to pay.
 const CODED_FACTOR: usize = 4;
 /// The vectors of some memories, by ordinal.
