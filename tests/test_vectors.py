@@ -187,6 +187,8 @@ def test_vectors_that_came_of_another_model_since_the_first_search_are_refused(p
         assert len(found(elsewhere, "green tea", 1)) == 1
         with pytest.raises(EmbedderMismatch):
             found(store, "green tea", 1)
+        store.embed_with(Words(salt="another"))
+        assert found(store, "green tea", 1) == found(elsewhere, "green tea", 1)
 
 
 def test_a_query_of_another_dimension_is_refused() -> None:

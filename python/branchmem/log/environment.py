@@ -22,7 +22,7 @@ from weakref import WeakSet
 
 import lmdb
 
-from branchmem.errors import FormatTooNew, StoreClosed, StoreDamaged, StoreError, StoreMissing, TooManyEmbedders
+from branchmem.errors import FormatTooNew, StoreClosed, StoreDamaged, StoreError, StoreMissing
 from branchmem.log.copies import MAX_DATABASES, copy, discard_draft, drafted
 from branchmem.log.gate import Gate
 from branchmem.log.pages import LAST_PAGE_WORD, TXNID_WORD, sound_page_bytes, verify_pages
@@ -40,7 +40,7 @@ from branchmem.log.place import (
     reserve_lock,
     unguarded,
 )
-from branchmem.log.tables import MAX_VECTOR_TABLES, VECTORS, is_table
+from branchmem.log.tables import is_table, require_room
 
 FORMAT: Final = 1
 MAGIC: Final = b"branchmem"
@@ -146,20 +146,9 @@ class File:
                 self.tables.update((name.decode(), self.env.open_db(name, create=False)) for name in unknown)
             elif unknown:  # open_db by itself would wait for another writer with the interpreter in hand
                 with self.env.begin(write=True) as txn:
-                    self._refuse_too_many(txn, unknown)
+                    require_room(txn, self.path, unknown)
                     opened = {name.decode(): self.env.open_db(name, txn=txn, create=create) for name in unknown}
                 self.tables.update(opened)
-
-    def _refuse_too_many(self, txn: lmdb.Transaction[bytes], wanted: Iterable[bytes]) -> None:
-        """Refuse to make one table of vectors more than there is room for."""
-        with txn.cursor() as keys:
-            there = {key for key in keys.iternext(values=False) if key.startswith(VECTORS.encode())}
-        for name in wanted:
-            if name.startswith(VECTORS.encode()) and name not in there:
-                if len(there) >= MAX_VECTOR_TABLES:
-                    names = (key.decode().removeprefix(VECTORS) for key in sorted(there))
-                    raise TooManyEmbedders(self.path, name.decode().removeprefix(VECTORS), names)
-                there.add(name)
 
     def grow(self, seen: int) -> None:
         """Make the map larger, unless another thread already did since it had `seen` bytes."""

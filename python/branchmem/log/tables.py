@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 from zlib import crc32
 
 import lmdb
 
-from branchmem.errors import StoreDamaged
+from branchmem.errors import StoreDamaged, TooManyEmbedders
 
 #: When memories were last used.
 ACCESS: Final = "access"
@@ -32,6 +32,18 @@ _SUM: Final = struct.Struct("<I")
 def is_table(name: str) -> bool:
     """Whether a database of a file is a table of local state."""
     return name in TABLES or _VECTORS.fullmatch(name) is not None
+
+
+def require_room(txn: lmdb.Transaction[bytes], path: str, wanted: Iterable[bytes]) -> None:
+    """Refuse to make one table of vectors more than a file has room for.  Raises: TooManyEmbedders."""
+    with txn.cursor() as keys:
+        there = {key for key in keys.iternext(values=False) if key.startswith(VECTORS.encode())}
+    for name in wanted:
+        if name.startswith(VECTORS.encode()) and name not in there:
+            if len(there) >= MAX_VECTOR_TABLES:
+                names = (key.decode().removeprefix(VECTORS) for key in sorted(there))
+                raise TooManyEmbedders(path, name.decode().removeprefix(VECTORS), names)
+            there.add(name)
 
 
 class Table:

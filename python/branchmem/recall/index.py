@@ -102,6 +102,12 @@ class Index:
                 found = self._vectors[name, dim] = _core.Vectors(self._store._engine, dim)
             return found
 
+    def forget(self, name: str) -> None:
+        """Let go of what is known about the embedder with this name, and of its vectors in memory."""
+        with self._changing:
+            self.spaces.pop(name, None)
+            self._vectors = {key: vectors for key, vectors in self._vectors.items() if key[0] != name}
+
     def take_in(self, first: int, bodies: list[bytes | None]) -> None:
         """Take in memories that the store has just appended, the ordinal of the first and their bodies.
 

@@ -132,25 +132,34 @@ def space_of(store: Store, index: Index, embedder: Embedder) -> Space:
     if known is not None and known.embedder is embedder:
         return known
     canary = unit(embed(embedder, [CANARY]))[0]
-    if known is not None:
-        _refuse_another(name, known.canary, canary)
     kept = store.snapshot(lambda reader: reader.table(VECTORS + name).get(_CANARY_KEY), tables=[VECTORS + name])
     if kept is not None:
         _refuse_another(name, _row(store.path, name, kept), canary)
+        if known is not None and not _is_same(known.canary, canary):  # that one was used before the file had any
+            index.forget(name)
+            known = None
     if known is None:
         known = index.spaces.setdefault(name, Space(name, embedder, canary, index.vectors(name, len(canary))))
-        _refuse_another(name, known.canary, canary)  # another thread may have come first
+    _refuse_another(name, known.canary, canary)  # where nothing is kept; and another thread may have come first
     known.embedder = embedder
     return known
+
+
+def _is_same(known: NDArray[np.float32], given: NDArray[np.float32]) -> bool:
+    """Whether two vectors of the sentence are of one model."""
+    return len(known) == len(given) and _cosine(known, given) >= _LEAST_COSINE
+
+
+def _cosine(known: NDArray[np.float32], given: NDArray[np.float32]) -> float:
+    return float(known @ given) if known.any() or given.any() else 1.0
 
 
 def _refuse_another(name: str, known: NDArray[np.float32], given: NDArray[np.float32]) -> None:
     """Raises: DimensionMismatch, EmbedderMismatch where two vectors of the sentence are of two models."""
     if len(known) != len(given):
         raise DimensionMismatch(name, len(known), len(given))
-    cosine = float(known @ given) if known.any() or given.any() else 1.0
-    if cosine < _LEAST_COSINE:
-        raise EmbedderMismatch(name, cosine)
+    if not _is_same(known, given):
+        raise EmbedderMismatch(name, _cosine(known, given))
 
 
 def _complete(store: Store, space: Space, shown: Shown, progress: Progress | None) -> int:
