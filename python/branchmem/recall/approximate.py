@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from branchmem.errors import ExtraMissing
+from branchmem.recall.hits import each
 from branchmem.recall.vectors import space_of, unit
 
 if TYPE_CHECKING:
@@ -131,8 +132,7 @@ def nearest(
     if near is None:
         return None
     ranked, _ = words.search(near, None, k, vectors=space.vectors, vector=vector)
-    each = ((id, one.score) for one in ranked for id in one.ids)
-    return sorted(each, key=lambda found: (-found[1], found[0]))[:k]
+    return each(ranked, k)
 
 
 def _nominated(

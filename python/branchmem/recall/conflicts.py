@@ -149,9 +149,8 @@ def remember_checked(
     Raises: InvalidResolution; Undecided where others changed the memories about the key each time it was decided;
     InvalidSearch for `threshold`; what `place.remember`, the embedder and the callable raise.  Nothing was written
     then.
-    Cost: that of `remember`; the memories about the key, one search by words, and with an embedder one text embedded
-    and a search by vectors or two, more where what has the key is unlike.  A text without any word is compared with
-    all that is visible.
+    Cost: that of `remember`; the memories about the key or with the text, and with an embedder one text embedded and
+    one vector each that is visible.
     """
     draft = remembering.drafted(text, sources, derived_from, supersedes, kind, key, importance, meta, created)
     _check(resolve, threshold)

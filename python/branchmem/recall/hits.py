@@ -175,6 +175,12 @@ class Hits(Sequence[Hit]):
         return f"<Hits {len(self)}{faded} for {self.query!r:.80} by {' and '.join(self.rankers)}{note}>"
 
 
+def each(ranked: Sequence[Ranked], k: int) -> list[tuple[str, float]]:
+    """The best `k` memories of some texts, each by itself with the score of its text, then by id."""
+    found = ((id, one.score) for one in ranked for id in one.ids)
+    return sorted(found, key=lambda one: (-one[1], one[0]))[:k]
+
+
 def _hit(one: Ranked, contents: Contents) -> Hit:
     given = [(name, found) for name, found in ((LEXICAL, one.lexical), (VECTOR, one.vector)) if found is not None]
     ranks = MappingProxyType({name: rank for name, (rank, _) in given})

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final
 from branchmem import _core
 from branchmem.eventlog import body_of
 from branchmem.recall import access
+from branchmem.recall.decay import Decay, checked
 
 if TYPE_CHECKING:
     from branchmem import Store
     from branchmem.embedders import Embedder
     from branchmem.log import Reader
-    from branchmem.recall.decay import Decay
     from branchmem.recall.vectors import Space
 
 #: So many memories are read in one snapshot.
@@ -52,19 +52,15 @@ class Index:
         self.embedder: Embedder | None = None
         #: Whether vectors are searched approximately where that pays.
         self.approximate = False
-        self._decay: Decay | None = None
+        self._decay = Decay()
 
     @property
     def decay(self) -> Decay:
         """How memories fade, unless a call says otherwise: `Decay()` until it is set.  Raises: InvalidDecay."""
-        from branchmem.recall.decay import Decay
-
-        return Decay() if self._decay is None else self._decay
+        return self._decay
 
     @decay.setter
     def decay(self, decay: Decay) -> None:
-        from branchmem.recall.decay import checked
-
         self._decay = checked(decay)
 
     @property

@@ -18,7 +18,7 @@ from branchmem.embedders import Embedder, embed, embed_query, name_of
 from branchmem.errors import DimensionMismatch, InvalidSearch
 from branchmem.recall import approximate, filters
 from branchmem.recall.decay import checked
-from branchmem.recall.hits import LEXICAL, VECTOR, Contents, Hits
+from branchmem.recall.hits import LEXICAL, VECTOR, Contents, Hits, each
 from branchmem.recall.index import Index, index_of
 from branchmem.recall.vectors import prepare, unit
 
@@ -156,8 +156,7 @@ def nearest(
             own=fields(shown.own),
             own_vectors=_rows(embedder, shown.own, vectors.dim),
         )
-        each = ((id, one.score) for one in ranked for id in one.ids)
-        found = sorted(each, key=lambda near: (-near[1], near[0]))[:k]
+        found = each(ranked, k)
     return found
 
 
