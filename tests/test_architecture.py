@@ -64,14 +64,15 @@ MAY_IMPORT = {
     "refs": PUBLIC | {"canonical", "log"},
     "session": PUBLIC | {"canonical", "verdict", "questions", "eventlog", "refs", "log", "_core"},
     "cjk": set(),
-    "embedders": {"errors"},
-    "skills": PUBLIC | {"canonical", "verdict", "cjk", "refs", "session", "log", "_core"},
+    "extra": {"errors"},
+    "embedders": {"errors", "extra"},
+    "skills": PUBLIC | {"canonical", "verdict", "cjk", "extra", "refs", "session", "log", "_core"},
     "recall": PUBLIC
-    | {"canonical", "verdict", "questions", "eventlog", "appending", "cjk", "embedders", "skills"}
+    | {"canonical", "verdict", "questions", "eventlog", "appending", "cjk", "extra", "embedders", "skills"}
     | {"refs", "session", "log", "_core"},
     "merge": PUBLIC | {"canonical", "questions", "refs", "log"},
     "bundle": PUBLIC
-    | {"canonical", "codec", "questions", "eventlog", "appending", "changes", "refs", "merge", "log", "_core"},
+    | {"canonical", "codec", "questions", "eventlog", "appending", "changes", "refs", "merge", "extra", "log", "_core"},
     "worktree": PUBLIC | {"canonical", "refs", "session", "merge", "log"},
     "pool": PUBLIC,
     "metrics": PUBLIC | {"_core"},

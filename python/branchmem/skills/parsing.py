@@ -13,7 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from branchmem.errors import ExtraMissing, InvalidSkill
+from branchmem.errors import InvalidSkill
+from branchmem.extra import extra
 from branchmem.skills.skill import AGENT_SKILL, FIELDS, Skill, require_agent_skill
 
 if TYPE_CHECKING:
@@ -58,12 +59,8 @@ class _Unquoted:
 
 def require_yaml() -> None:
     """Raises: ExtraMissing where PyYAML is not installed."""
-    try:
+    with extra("yaml", wanted="skills", name="skills", package="PyYAML"):
         import yaml  # noqa: F401
-    except ModuleNotFoundError as error:
-        if error.name != "yaml":
-            raise
-        raise ExtraMissing("skills", "PyYAML", "skills") from None
 
 
 def parse(text: str, *, name: str | None = None) -> Skill:
