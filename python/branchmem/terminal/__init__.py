@@ -21,6 +21,7 @@ from branchmem.terminal.answers import (
     verdict_lines,
     view_line,
 )
+from branchmem.terminal.benchmark import bench_lines
 from branchmem.terminal.branches import (
     conflict_lines,
     difference_lines,
@@ -45,6 +46,7 @@ __all__ = [
     "activated_lines",
     "agreed",
     "below",
+    "bench_lines",
     "change_lines",
     "check_lines",
     "conflict_lines",

@@ -1,0 +1,135 @@
+"""A results folder: what a run found, what it was run with, and every answer behind every figure.
+
+`answers.jsonl.zst`  one row a probe and method, in one order: the context supplied, the answer, the judgement
+`table.md`           the tables, counted from those rows, and what their words mean
+`plot.svg`, `.png`   leak against correct
+`config.json`        what was asked for, versions, hashes of the data, the machine; and the SHA-256 of the answers
+
+`recount` makes table and plot from the answers alone, judging each of them anew; so can anyone else.
+
+The one rule: a folder is whole, or says that it is not.  Everything is made in full beside the old files before any of
+them is replaced, and the configuration, which names the answers, comes last: what was interrupted between two
+replacements is refused when it is read.  Other files in the folder are let be.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from branchmem.branchbench import plot, table
+from branchmem.branchbench.measures import Row, judged, row_from_dict
+from branchmem.branchbench.scenario import Scenario
+from branchmem.errors.branchbench import ResultsRefused
+from branchmem.extra import extra
+
+ANSWERS: Final = "answers.jsonl.zst"
+TABLE: Final = "table.md"
+PLOT: Final = "plot"
+CONFIG: Final = "config.json"
+
+_LEVEL: Final = 12  # of twenty thousand rows, 19 would save a fifth and take fifty times as long
+
+
+def write(folder: Path, rows: Sequence[Row], config: Mapping[str, Any]) -> None:
+    """Write a results folder whole, in place of an earlier run's.
+
+    `config` is anything that JSON has, with at least `model`, the answering model's name; `about`, a paragraph of
+    Markdown that says what was run; and `methods`, which maps each method's name to its line, in the order of the
+    tables.  Equal rows and configuration give equal answers, table and SVG, byte for byte.
+
+    Raises: ResultsRefused where a method has two rows of one probe, or is not in `config`; ExtraMissing.  The folder is
+    then as it was.
+    """
+    _check(rows, config["methods"])
+    answers = _packed(rows)
+    named = dict(config) | {"answers_sha256": sha256(answers).hexdigest()}
+    settings = json.dumps(named, indent=2, ensure_ascii=False) + "\n"
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".writing-", dir=folder) as made:
+        fresh = Path(made)
+        (fresh / ANSWERS).write_bytes(answers)
+        (fresh / TABLE).write_text(_page(rows, config), encoding="utf-8")
+        plot.draw(rows, list(config["methods"]), f"branchbench, answers by {config['model']}", fresh / PLOT)
+        (fresh / CONFIG).write_text(settings, encoding="utf-8")
+        for name in (ANSWERS, TABLE, f"{PLOT}.svg", f"{PLOT}.png", CONFIG):
+            (fresh / name).replace(folder / name)
+
+
+def read(folder: Path) -> tuple[list[Row], dict[str, Any]]:
+    """The rows and the configuration of a results folder.
+
+    Raises: ResultsRefused where one is missing, unreadable, or the answers are not those that the configuration names.
+    """
+    try:
+        config: dict[str, Any] = json.loads((folder / CONFIG).read_bytes())
+        answers = (folder / ANSWERS).read_bytes()
+        expected = config["answers_sha256"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        why = f"no results of a run ({type(error).__name__}: {error}): name a folder that a run has written"
+        raise ResultsRefused(str(folder), why) from error
+    found = sha256(answers).hexdigest()
+    if found != expected:
+        raise ResultsRefused(
+            str(folder),
+            f"{ANSWERS} has the SHA-256 {found}, {CONFIG} names {expected}: the writing was interrupted, or a file "
+            "was changed since: run again (calls that are kept cost nothing), or take the folder from where it came",
+        )
+    return _unpacked(answers), config
+
+
+def recount(folder: Path, scenarios: Iterable[Scenario]) -> list[Row]:
+    """The rows of a results folder, every answer judged anew by the data; its table and plot are written again.
+
+    Raises: ResultsRefused, also where a row is about a probe that the data does not have.
+    """
+    rows, config = read(folder)
+    probes = {(scenario.id, probe.id): (scenario, probe) for scenario in scenarios for probe in scenario.probes}
+    anew = []
+    for row in rows:
+        known = probes.get((row.scenario, row.probe))
+        if known is None:
+            why = f"the data has no probe {row.probe} of scenario {row.scenario}: recount with the data of the run"
+            raise ResultsRefused(str(folder), why)
+        anew.append(judged(*known, row.method, row.context, row.tokens, row.seconds, row.answer))
+    write(folder, anew, config)
+    return anew
+
+
+def _check(rows: Sequence[Row], methods: Iterable[str]) -> None:
+    counts = Counter((row.method, row.scenario, row.probe) for row in rows)
+    for (method, scenario, probe), count in counts.items():
+        place = f"method {method}, scenario {scenario}, probe {probe}"
+        if method not in methods:
+            raise ResultsRefused(place, "the configuration does not name the method, so no table would count its rows")
+        if count > 1:
+            raise ResultsRefused(place, f"{count} rows, and each would be counted: keep one")
+
+
+def _page(rows: Sequence[Row], config: Mapping[str, Any]) -> str:
+    methods: Mapping[str, str] = config["methods"]
+    head = f"# branchbench: {table.escaped(config['model'])}\n\n{config['about']}\n"
+    picture = f"![leak against correct, one point a method]({PLOT}.svg)\n"
+    words = "The columns are explained below, in [Measures](#measures), the methods in [Methods](#methods).\n"
+    return "\n".join([head, picture, words, table.markdown(rows, list(methods)), table.legend(methods)])
+
+
+def _packed(rows: Sequence[Row]) -> bytes:
+    with extra("zstandard", wanted="results", name="branchbench"):
+        import zstandard
+    lines = (json.dumps(row.to_dict(), ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows)
+    # A lone surrogate, which models do send, becomes the escape that JSON has for it.
+    text = "".join(lines).encode(errors="backslashreplace")
+    return zstandard.ZstdCompressor(level=_LEVEL).compress(text)
+
+
+def _unpacked(answers: bytes) -> list[Row]:
+    with extra("zstandard", wanted="results", name="branchbench"):
+        import zstandard
+    text = zstandard.ZstdDecompressor().decompress(answers).decode()
+    return [row_from_dict(json.loads(line)) for line in text.split("\n") if line]

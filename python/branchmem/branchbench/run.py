@@ -1,0 +1,201 @@
+"""A run: every method, over every scenario, asked every probe; one row each.
+
+A run holds no state but the calls that it has cached: killed, or out of time, it is started again with the same
+words and goes on where it stood.  With several processes each takes whole scenarios; the rows are the same.
+
+The one rule: no row of a method that does not play by the rules.  A context that is no list of texts, or over the
+budget, is refused and ends the run; what a method raises is named with the method and the scenario.  Nothing is cut to
+size here, since a cut context is not what the method supplied.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
+from itertools import zip_longest
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, TypeVar, get_args
+
+from branchmem.branchbench.measures import Row, judged
+from branchmem.branchbench.methods.method import Method, Tools
+from branchmem.branchbench.models.chat import Chat, Reply, Request
+from branchmem.branchbench.scenario import Language, Probe, Scenario
+from branchmem.errors import Error
+from branchmem.errors.branchbench import ContextInvalid, ContextOverBudget, MethodFailed
+
+if TYPE_CHECKING:
+    from branchmem.branchbench.models.answering import Answerer
+
+T = TypeVar("T")
+
+
+class TimeIsUp(BaseException):
+    """The run's time is over: what was asked is kept, and the same command goes on from there.
+
+    Not an Exception, since frameworks under test catch those and go on without an answer.
+    """
+
+
+@dataclass
+class Deadline:
+    """A model that is asked nothing more once `time.monotonic()` has passed `until`: TimeIsUp instead.
+
+    It stands between the cache and the model, so that what is kept is answered at any time.
+    """
+
+    chat: Chat
+    until: float
+
+    @property
+    def name(self) -> str:
+        return self.chat.name
+
+    def ask(self, request: Request) -> Reply:
+        if time.monotonic() > self.until:
+            raise TimeIsUp
+        return self.chat.ask(request)
+
+
+@dataclass
+class Metered:
+    """A model whose calls are timed: `waited` seconds for them now, `cost` seconds when they were first asked."""
+
+    chat: Chat
+    waited: float = 0.0
+    cost: float = 0.0
+
+    @property
+    def name(self) -> str:
+        return self.chat.name
+
+    def ask(self, request: Request) -> Reply:
+        start = time.perf_counter()
+        reply = self.chat.ask(request)
+        self.waited += time.perf_counter() - start
+        self.cost += reply.seconds
+        return reply
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What answers and what is given to the methods; `meter` is the model that methods ask, where there is one."""
+
+    tools: Tools
+    answerer: Answerer
+    meter: Metered | None = None
+
+    def rows(self, scenario: Scenario, methods: Sequence[type[Method]]) -> Iterator[Row]:
+        """The rows of one scenario, method by method, probe by probe.
+
+        Raises: MethodFailed from what a method raises, but for branchmem's own errors, which pass with a note of the
+        method; ContextInvalid, ContextOverBudget; TimeIsUp.  The method at work is closed whatever happens.
+        """
+        for kind in methods:
+            yield from self._rows_of(scenario, kind)
+
+    def _rows_of(self, scenario: Scenario, kind: type[Method]) -> Iterator[Row]:
+        with _blamed(kind, scenario, "made"):
+            method, making = self._timed(partial(kind, scenario, self.tools))
+        try:
+            with _blamed(kind, scenario, "fed"):
+                _, feeding = self._timed(method.feed)
+            for probe in scenario.probes:
+                with _blamed(kind, scenario, f"asked probe {probe.id}"):
+                    context, finding = self._timed(partial(method.context, probe.anchor, probe.question))
+                tokens = self._tokens(context, method, probe)
+                answer = self.answerer.answer(scenario.language, probe.question, context)
+                seconds = finding + (making + feeding) / len(scenario.probes)
+                yield judged(scenario, probe, kind.name, context, tokens, seconds, answer)
+        except BaseException:
+            with suppress(Exception):  # what came first is what is told
+                method.close()
+            raise
+        with _blamed(kind, scenario, "closed"):
+            method.close()
+
+    def _tokens(self, context: object, method: Method, probe: Probe) -> int:
+        """The tokens of a context that is fit to be read."""
+        place = (method.name, method.scenario.id, probe.id)
+        if not isinstance(context, list):
+            raise ContextInvalid(*place, type(context).__name__)
+        for line in context:
+            if not isinstance(line, str):
+                raise ContextInvalid(*place, f"a list with {type(line).__name__} in it")
+        tokens = sum(map(self.tools.count, context))
+        if tokens > self.tools.budget:
+            raise ContextOverBudget(*place, tokens, self.tools.budget)
+        return tokens
+
+    def _timed(self, work: Callable[[], T]) -> tuple[T, float]:
+        """What `work` gives, and its seconds, calls that came from the cache as long as they once took."""
+        waited, cost = (self.meter.waited, self.meter.cost) if self.meter else (0.0, 0.0)
+        start = time.perf_counter()
+        result = work()
+        seconds = time.perf_counter() - start
+        if self.meter:
+            seconds += (self.meter.cost - cost) - (self.meter.waited - waited)
+        return result, seconds
+
+
+@contextmanager
+def _blamed(kind: type[Method], scenario: Scenario, work: str) -> Iterator[None]:
+    try:
+        yield
+    except Error as error:
+        error.add_note(f"method {kind.name}, scenario {scenario.id}, {work}")
+        raise
+    except Exception as error:
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        raise MethodFailed(kind.name, scenario.id, work, why) from error
+
+
+def rows(
+    scenarios: Sequence[Scenario], methods: Sequence[type[Method]], bench: Callable[[], Bench], jobs: int
+) -> Iterator[list[Row]]:
+    """The rows of each scenario, in the order of `scenarios`, as soon as they are there.
+
+    `bench` is called once in each process; with more than one it and the methods must be such as can be pickled: they
+    stand at the top of a module that can be imported.
+    Raises: what `Bench.rows` raises; the scenarios before have then been given.
+    """
+    if jobs == 1:
+        made = bench()
+        for scenario in scenarios:
+            yield list(made.rows(scenario, methods))
+        return
+    with ProcessPoolExecutor(jobs, get_context("spawn"), _equip, (bench,)) as pool:
+        yield from pool.map(partial(_rows, methods=methods), scenarios, chunksize=1)
+
+
+_bench: Bench | None = None
+
+
+def _equip(bench: Callable[[], Bench]) -> None:
+    global _bench
+    _bench = bench()
+
+
+def _rows(scenario: Scenario, methods: Sequence[type[Method]]) -> list[Row]:
+    assert _bench is not None
+    return list(_bench.rows(scenario, methods))
+
+
+def sample(scenarios: Iterable[Scenario], probes: int) -> list[Scenario]:
+    """Whole scenarios, the languages in turn, until they have `probes` probes; all of them where there are fewer.
+
+    Which ones come first is drawn by the hash of their ids, so that nobody picks; the last may lose some probes.
+    """
+    drawn = sorted(scenarios, key=lambda scenario: sha256(scenario.id.encode()).digest())
+    by_language = [[one for one in drawn if one.language == language] for language in get_args(Language)]
+    chosen: list[Scenario] = []
+    for scenario in (one for pair in zip_longest(*by_language) for one in pair if one is not None):
+        if probes <= 0:
+            break
+        chosen.append(replace(scenario, probes=scenario.probes[:probes]))
+        probes -= len(scenario.probes)
+    return chosen

@@ -1,0 +1,166 @@
+"""`branchmem bench`: does memory leak across branches?  It asks, counts and prints; what counts, others decide."""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from branchmem import terminal
+from branchmem.cli.forms import AsJson
+from branchmem.terminal import progress, say, say_json, show, width
+
+if TYPE_CHECKING:
+    from branchmem.branchbench.measures import Row
+    from branchmem.branchbench.methods import Method
+    from branchmem.branchbench.scenario import Scenario
+    from branchmem.branchbench.setting import Setting
+
+
+class Part(StrEnum):
+    classic = "classic"
+    long = "long"
+
+
+class Split(StrEnum):
+    dev = "dev"
+    test = "test"
+
+
+class Language(StrEnum):
+    zh = "zh"
+    en = "en"
+
+
+class Extraction(StrEnum):
+    scripted = "scripted"
+    model = "model"
+
+
+def bench(
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Who answers: `extractive` (no model), `local` (the published one, fetched once), or the name of a "
+            "model behind OPENAI_BASE_URL.",
+        ),
+    ] = "extractive",
+    part: Annotated[Part | None, typer.Option(help="One part of the data; both by default.")] = None,
+    split: Annotated[Split, typer.Option(help="The frozen test split, or the one to develop on.")] = Split.test,
+    language: Annotated[Language | None, typer.Option(help="One language; both by default.")] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A method, as the table calls it; repeat it. All by default."),
+    ] = None,
+    skip: Annotated[list[str] | None, typer.Option(metavar="NAME", help="A method to leave out; repeat it.")] = None,
+    extraction: Annotated[
+        Extraction, typer.Option(help="Who extracts facts: the data's authors, or the model.")
+    ] = Extraction.scripted,
+    budget: Annotated[int, typer.Option(min=1, help="Tokens of context that a method may supply.")] = 300,
+    long: Annotated[int | None, typer.Option(min=1, metavar="N", help="At most N probes of the long part.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes; a local model takes one, which uses all cores.")] = 2,
+    minutes: Annotated[
+        float | None,
+        typer.Option(min=0, help="Stop asking the model after so long; the same command goes on from there."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the results, with every answer, into this folder.")] = None,
+    recount: Annotated[
+        Path | None, typer.Option(help="Ask nothing: judge the answers of a results folder anew.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put probes about branching conversations to methods of remembering: what does each give away of other branches?
+
+    The data is checked against its hashes first.  It runs from a clone of the repository, which has the data.
+    """
+    from branchmem.branchbench import manifest, report
+    from branchmem.branchbench.methods import METHODS, methods
+    from branchmem.branchbench.setting import Setting
+
+    data = manifest.data_folder()
+    if recount:
+        rows = report.recount(recount, manifest.load(data))
+        _say(rows, list(dict.fromkeys(row.method for row in rows)), as_json=as_json)
+        return
+    setting = Setting(
+        model=model,
+        cache=data.parent / "cache",
+        extraction="model" if extraction is Extraction.model else "scripted",
+        budget=budget,
+        until=None if minutes is None else time.monotonic() + 60 * minutes,
+    )
+    if setting.extractive and extraction is Extraction.model:
+        raise typer.BadParameter("the extractive answerer reads no facts: name a --model", param_hint="--extraction")
+    chosen = [kind for kind in methods(method or None) if kind not in methods(skip or [])]
+    if setting.extractive and not method:
+        chosen = [kind for kind in chosen if not kind.needs_chat]
+    if not chosen:
+        raise typer.BadParameter("no method is left", param_hint="--skip")
+    asked = manifest.load(data, part=part and part.value, split=split.value)
+    scenarios = _chosen(asked, language, long)
+    made = _rows(scenarios, chosen, setting, jobs if setting.extractive else 1)
+    if out:
+        ran = {"part": part, "split": split, "language": language, "long": long}
+        hashes = manifest.manifest_of(data).hashes(part=part and part.value, split=split.value)
+        report.write(out, made, setting.described(chosen, hashes, ran))
+    _say(made, [kind.name for kind in chosen], as_json=as_json)
+    if out and not as_json:
+        say(f"results written to {out}")
+    left_out = [name for name, kind in METHODS.items() if setting.extractive and kind.needs_chat and kind not in chosen]
+    if left_out and not method and not as_json:
+        say(f"not asked, since they need a language model (--model): {'; '.join(left_out)}")
+
+
+def _chosen(scenarios: list[Scenario], language: Language | None, long: int | None) -> list[Scenario]:
+    """The scenarios that are asked: of one language, and of the long part no more than so many probes."""
+    from branchmem.branchbench.run import sample
+
+    spoken = [one for one in scenarios if language is None or one.language == language.value]
+    if long is None:
+        return spoken
+    return [one for one in spoken if one.part == "classic"] + sample(
+        (one for one in spoken if one.part == "long"), long
+    )
+
+
+def _rows(scenarios: list[Scenario], methods: list[type[Method]], setting: Setting, jobs: int) -> list[Row]:
+    """Every row of a run.  Raises: Exit, with what is left said, where its time is up."""
+    from branchmem.branchbench.run import TimeIsUp, rows
+
+    made: list[Row] = []
+    done = 0
+    try:
+        with progress("asking") as advance:
+            for done, some in enumerate(rows(scenarios, methods, setting, jobs), 1):
+                made += some
+                advance(done, len(scenarios))
+    except TimeIsUp:
+        left = f"{done} of {len(scenarios)} scenarios are done: the same command goes on from there"
+        raise typer.TyperException(f"the time is up; {left}") from None
+    return made
+
+
+def _say(rows: list[Row], methods: list[str], *, as_json: bool) -> None:
+    from branchmem.branchbench.measures import figures
+    from branchmem.branchbench.table import PARTS
+
+    parts = {title: [row for row in rows if row.part == part] for part, title in PARTS.items()}
+    if as_json:
+        by_method = (
+            (title, method, [row for row in here if row.method == method])
+            for title, here in parts.items()
+            for method in methods
+        )
+        say_json(
+            figures=[
+                {"part": title, "method": name, **figures(mine).to_dict()} for title, name, mine in by_method if mine
+            ]
+        )
+        return
+    for title, here in parts.items():
+        if here:
+            show(terminal.bench_lines(title, here, methods, width=width()))
