@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from branchmem.branchbench.models import chat_named, local
-from branchmem.branchbench.models.chat import Reply, Request, Turn
+from branchmem.branchbench.models.chat import Request, Turn
 from branchmem.branchbench.models.endpoint import Endpoint
 from branchmem.branchbench.models.local import Local
 from branchmem.errors import ExtraMissing
@@ -177,34 +177,25 @@ def test_text_in_a_turn_is_no_control_token(llama: Llama, weights: Path) -> None
 def test_half_a_character_is_not_said(llama: Llama, weights: Path) -> None:
     llama.script = "杭州".encode()
     assert Local(weights).ask(request("?", max_tokens=5)).text == "杭"
-    assert Local(weights).ask(request("?")) == Reply("杭州", 40, 6, pytest.approx(0, abs=60))  # type: ignore[arg-type]
+    whole = Local(weights).ask(request("?"))
+    assert (whole.text, whole.completion_tokens) == ("杭州", 6)
 
 
 def test_a_prompt_that_does_not_fit_names_its_size(llama: Llama, weights: Path) -> None:
     model = Local(weights, context=100)
-    with pytest.raises(
-        PromptTooLong, match="takes 139 tokens and its answer up to 10, the context holds 100"
-    ) as caught:
+    with pytest.raises(PromptTooLong, match="takes 138 tokens and its answer up to 10, .* holds 100") as caught:
         model.ask(request("x" * 100, max_tokens=10))
-    assert (caught.value.prompt_tokens, caught.value.limit) == (139, 100)
+    assert (caught.value.prompt_tokens, caught.value.limit) == (138, 100)
     assert isinstance(caught.value, ModelUnavailable)
-    assert model.ask(request("x")).text
+    assert model.ask(request("x", max_tokens=61)).prompt_tokens + 61 == 100
 
 
 def test_the_name_tells_weights_build_and_settings(llama: Llama, weights: Path) -> None:
     name = Local(weights).name
-    for part in (
-        "tiny-q4",
-        "sha256:9b5b1b02",
-        "llama-cpp-python 0.0 (AVX2 FMA)",
-        "n_ctx 16384",
-        "n_threads 2",
-        "greedy",
-    ):
+    for part in ("tiny-q4", "sha256:9a129038d9a00aed", "llama-cpp-python 0.0 (AVX2 FMA)", "n_ctx 16384", "greedy"):
         assert part in name
-    assert (
-        len({name, Local(weights, context=8).name, Local(weights, batch=8).name, Local(weights, threads=1).name}) == 4
-    )
+    others = Local(weights, context=8), Local(weights, batch=8), Local(weights, threads=1), Local(weights, "beef")
+    assert len({name, *(other.name for other in others)}) == 5
 
 
 def test_weights_that_cannot_be_loaded_are_named(llama: Llama, tmp_path: Path) -> None:

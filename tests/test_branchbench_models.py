@@ -197,7 +197,7 @@ def test_a_model_may_be_named_by_what_the_cache_holds(tmp_path: Path) -> None:
         assert chat is not None
         assert chat.ask(request("a")).text == text
     cache.keep("big at https://two.example/v1, temperature 0", request("a"), Reply("d", 1, 1, 0.0))
-    with pytest.raises(ModelUnavailable, match="two.example"):
+    with pytest.raises(ModelUnavailable, match=r"two\.example"):
         chat_kept("big", cache)
 
 

@@ -55,10 +55,10 @@ class _Kept(Method):
 
     def _take(self, event: Event) -> list[Memory]:
         """Keep an event, and the facts that come of it; these facts."""
-        if isinstance(event, Message):
-            self._events.append(event)
-        elif isinstance(event, Retraction):
+        if isinstance(event, Retraction):
             self._events.append(self._as_stored(event))
+        elif not isinstance(event, Memory):
+            self._events.append(event)
         facts = [self._adopting(fact) for fact in self.tools.extractor.facts(self.scenario, event)]
         self._events += facts
         self._facts |= {fact.id: fact for fact in facts}

@@ -11,7 +11,8 @@ from branchmem.events import Message
 
 
 class RollingSummary(Method):
-    """A summary buffer: when the newest messages take more than half the budget, the oldest are summed up.
+    """A summary buffer: when the newest messages take more than half the budget, the oldest are summed up
+    until a quarter is left, so that a model is not asked at every exchange.
 
     It is fed every message of every branch in order of arrival, which is its own best practice: there is one summary
     a conversation, which goes forward only.  An application whose user switches back does not rewind it, and could
@@ -47,16 +48,16 @@ class RollingSummary(Method):
             if left < 0:
                 break
             newest.append(line)
-        return [*summary, *newest]
+        return [*summary, *reversed(newest)]
 
     def _fold(self) -> None:
-        """Sum up the oldest messages of the buffer, until the others take no more than half the budget."""
+        """Where the buffer takes more than half the budget, sum up its oldest until the rest takes a quarter."""
         costs = [self.tools.count(line) for line, _ in self._buffer]
-        fold = 0
-        while sum(costs[fold:]) > self.tools.budget // 2:
-            fold += 1
-        if not fold:
+        if sum(costs) <= self.tools.budget // 2:
             return
+        fold = 1
+        while sum(costs[fold:]) > self.tools.budget // 4:
+            fold += 1
         lines = [line for line, _ in self._buffer[:fold]]
         facts = [fact for _, facts in self._buffer[:fold] for fact in facts]
         self._summary = self.tools.summariser.summary(self.scenario.language, self._summary, lines, facts)
