@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -166,6 +167,17 @@ def test_of_no_rows_nothing_is_claimed() -> None:
     assert found.leak == found.correct == rate([]) == Rate(0, 0)
     assert found.leak.interval == (0.0, 1.0)
     assert all(map(math.isnan, (found.leak.value, found.tokens, found.seconds)))
+
+
+def test_figures_are_json_also_where_nothing_was_counted() -> None:
+    row = judged(fit(), fit().probes[0], "mine", [], 4, 0.5, "To Chengdu.")
+    found = json.loads(json.dumps(figures([row]).to_dict(), allow_nan=False))
+    assert found["leak"] == {"hits": 1, "of": 1, "interval": list(Rate(1, 1).interval)}
+    assert (found["tokens"], found["seconds"], found["correct"]["hits"]) == (4.0, 0.5, 0)
+
+    nothing = json.loads(json.dumps(figures([]).to_dict(), allow_nan=False))
+    assert nothing["leak"] == {"hits": 0, "of": 0, "interval": [0.0, 1.0]}
+    assert (nothing["tokens"], nothing["seconds"]) == (None, None)
 
 
 @pytest.mark.parametrize(

