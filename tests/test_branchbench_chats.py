@@ -117,6 +117,12 @@ class Llama(ModuleType):
         return size
 
 
+@pytest.fixture(autouse=True)
+def waiting_threads_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What loading llama.cpp sets, and would leave to other tests."""
+    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
+
+
 @pytest.fixture
 def llama(monkeypatch: pytest.MonkeyPatch) -> Llama:
     stand_in = Llama()
@@ -183,7 +189,7 @@ def test_half_a_character_is_not_said(llama: Llama, weights: Path) -> None:
 
 def test_a_prompt_that_does_not_fit_names_its_size(llama: Llama, weights: Path) -> None:
     model = Local(weights, context=100)
-    with pytest.raises(PromptTooLong, match="takes 138 tokens and its answer up to 10, .* holds 100") as caught:
+    with pytest.raises(PromptTooLong, match=r"takes 138 tokens and its answer up to 10, .* holds 100") as caught:
         model.ask(request("x" * 100, max_tokens=10))
     assert (caught.value.prompt_tokens, caught.value.limit) == (138, 100)
     assert isinstance(caught.value, ModelUnavailable)
