@@ -22,7 +22,7 @@ unexport CONDA_PREFIX PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test soak fuzz check format wheel bench clean
+.PHONY: help demo test soak fuzz check format wheel bench branchbench clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -69,6 +69,9 @@ wheel: $(tools)  ## build the abi3 wheel into dist/ and try it in an environment
 
 bench: $(dev) $(extension)  ## the comparison with other ways to do the same work
 	$(bin)/python -m bench.compare
+
+branchbench: $(dev) $(extension)  ## does memory leak across branches: every method that needs no language model
+	$(bin)/branchmem bench
 
 clean:  ## remove what make made
 	rm -rf $(venv) dist target .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks

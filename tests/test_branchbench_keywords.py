@@ -21,6 +21,7 @@ from branchmem.errors import ExtraMissing
         ("  one \t two ", "one two"),
         ("one \n\n two", "one\ntwo"),
         ("don’t", "don't"),
+        ("用 API key 鉴权，3 月", "用api key鉴权,3月"),
         ("Straße", "strasse"),
     ],
 )
@@ -56,6 +57,13 @@ def test_the_forms_of_a_keyword_are_normal_and_in_order() -> None:
         ("C++", "written in C++."),
         ("café", "the CAFÉ"),
         ("3月", "３月"),
+        ("3月", "今年 3 月份"),
+        ("API key", "用 API key 鉴权"),
+        ("1,500", "£1,500.00"),
+        ("12", "12.0%"),
+        ("12", "12, or 13"),
+        ("2.7", "version 2.7."),
+        ("140", "约 140 毫秒"),
     ],
 )
 def test_a_keyword_is_found(keyword: str, text: str) -> None:
@@ -71,6 +79,11 @@ def test_a_keyword_is_found(keyword: str, text: str) -> None:
         ("9", "9th"),
         ("9", "é9"),
         ("3月", "13月"),
+        ("800", "£1,800"),
+        ("1", "1,800"),
+        ("12", "12.5%"),
+        ("5", "2.5"),
+        ("140", "1４0,000"),
         ("peanut", "peanuts"),
         ("杭州", "杭 州"),
         ("nine in the morning", "nine in the evening"),
@@ -132,6 +145,9 @@ DENIED_EN = [
     "Forget Chengdu.",
     "Not at 9 a.m. in Chengdu.",
     "It is Hangzhou now: Chengdu was dropped.",
+    "Hangzhou, formerly Chengdu.",
+    "Without going to Chengdu.",
+    "Nothing in Chengdu.",
 ]
 STATED_EN = [
     "Chengdu.",
@@ -172,6 +188,12 @@ STATED_EN = [
     "No: Chengdu.",
     "No reason was given for the user to choose Chengdu.",
     "He is not one of those people who would ever say no to a trip to Chengdu.",
+    "The user is moving to a flat without a lift in Chengdu.",
+    "She must not spend more than Chengdu costs.",
+    "She does not want to go over 800 in Chengdu.",
+    "It cannot exceed the Chengdu budget.",
+    "He can't eat Chengdu peppers.",
+    "They do not live in the same Chengdu street.",
 ]
 DENIED_ZH = [
     "不去成都。",
@@ -210,6 +232,8 @@ DENIED_ZH = [
     "不可能是成都。",
     "不去 Chengdu，改去杭州。",
     "排除成都。",
+    "原来打算去成都，现在改成杭州。",
+    "原先要去成都。",
 ]
 STATED_ZH = [
     "成都。",
@@ -243,6 +267,9 @@ STATED_ZH = [
     "成都的钱算了一下。",
     "去成都取消重庆的会。",
     "不超过成都的预算。",
+    "不能超过成都的预算。",
+    "不能吃成都的辣椒。",
+    "和他不在同一个成都小区。",
     "这一次不管怎么说大家最后都同意一起去成都。",
 ]
 

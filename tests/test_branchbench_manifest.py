@@ -76,7 +76,7 @@ def test_a_changed_byte_is_refused(folder: Path, name: str, place: float) -> Non
 def test_a_changed_file_is_refused_before_any_line_is_parsed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(folder)
     (folder / FILES[-1]).write_text("no scenario\n", encoding="utf-8")
-    monkeypatch.setattr("branchmem.branchbench.manifest._scenarios", lambda _: pytest.fail("a line was parsed"))
+    monkeypatch.setattr("branchmem.branchbench.manifest.read", lambda _: pytest.fail("a line was parsed"))
 
     with pytest.raises(FrozenDataChanged):
         load(folder)

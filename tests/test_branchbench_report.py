@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 from branchmem.branchbench import plot, report, table
 from branchmem.branchbench.measures import Rate, Row, judged
+from branchmem.branchbench.packing import packed
 from branchmem.branchbench.scenario import Scenario
 from branchmem.errors.branchbench import ResultsRefused
 from branchmem.terminal.benchmark import bench_lines
@@ -295,6 +296,16 @@ def test_a_folder_that_lacks_a_file_or_has_another_in_its_place_is_refused(
         assert refused.value.where == str(tmp_path)
 
 
+@pytest.mark.parametrize("content", [b"not packed", packed(b"{}\n", 1), packed(b"half a row", 1), packed(b"[1]\n", 1)])
+def test_answers_that_are_no_rows_are_refused_though_the_configuration_names_them(
+    tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "answers.jsonl.zst").write_bytes(content)
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG | {"answers_sha256": sha256(content).hexdigest()}))
+    with pytest.raises(ResultsRefused, match="holds no rows"):
+        report.read(tmp_path)
+
+
 def test_rows_that_would_be_counted_twice_or_not_at_all_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ResultsRefused, match=r"branchmem, scenario control-en, probe p1: 2 rows"):
         report.write(tmp_path, [*MADE_UP, MADE_UP[-1]], CONFIG)
@@ -308,10 +319,10 @@ def test_answers_are_recounted_by_the_data_as_it_is_now(tmp_path: Path, monkeypa
     report.write(tmp_path, MADE_UP, CONFIG)
     data = [EDIT, FORK, CORRECT, CONTROL]
 
-    assert report.recount(tmp_path, data) == MADE_UP
+    assert report.recount(tmp_path, data, {}) == MADE_UP
 
     stricter = asked("edit", forbidden=("Hangzhou",), contested="Why not?", operation="fork")
-    anew = report.recount(tmp_path, [stricter, *data[1:]])
+    anew = report.recount(tmp_path, [stricter, *data[1:]], {})
     changed = [row for row in anew if row.scenario == EDIT.id]
     assert [(row.leaked, row.contested, row.operation) for row in changed] == [
         (False, True, "fork"),
@@ -329,7 +340,7 @@ def test_a_recount_without_the_data_of_a_row_is_refused_and_changes_nothing(
     report.write(tmp_path, MADE_UP, CONFIG)
     before = contents(tmp_path)
     with pytest.raises(ResultsRefused, match="no probe p1 of scenario fork-en"):
-        report.recount(tmp_path, [EDIT])
+        report.recount(tmp_path, [EDIT], {})
     assert contents(tmp_path) == before
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from branchmem.branchbench.scenario import Scenario
@@ -60,6 +61,11 @@ def retracted(request: str) -> Scenario:
         forbids=("f2",),
         contested="What was taken back stands on the path.",
     )
+
+
+def taking_back(at: str, **what: Any) -> Scenario:
+    """A retraction at the end, after message a1b."""
+    return telling(Retraction("r1", at, scope="branch", **what))
 
 
 def merged(first: str) -> Scenario:
@@ -256,23 +262,23 @@ UNFIT: dict[str, tuple[Scenario, str]] = {
         "e1 is of type erasure: only messages, facts and retractions make a scenario",
     ),
     "7 a retraction at no message": (
-        telling(Retraction("r1", "u9", scope="branch", memories=["f1"])),
+        taking_back("u9", memories=["f1"]),
         "r1 stands at u9, which is no message before it",
     ),
     "7 a retraction in another place than it says": (
-        telling(Retraction("r1", "u1b", scope="branch", memories=["f1"])),
+        taking_back("u1b", memories=["f1"]),
         "r1 stands at u1b but after message a1b",
     ),
     "7 a retraction of what there is not": (
-        telling(Retraction("r1", "a1b", scope="branch", memories=["f9"])),
+        taking_back("a1b", memories=["f9"]),
         "r1 takes back f9, which is no fact before it",
     ),
     "7 a retraction of a source that there is not": (
-        telling(Retraction("r1", "a1b", scope="branch", sources=["u9"])),
+        taking_back("a1b", sources=["u9"]),
         "r1 takes back what came from u9, which is no message before it",
     ),
     "7 a retraction of a key that no fact bears": (
-        telling(Retraction("r1", "a1b", scope="branch", keys=["city"])),
+        taking_back("a1b", keys=["city"]),
         "r1 takes back the key 'city', which no fact before it bears",
     ),
     "7 an id without its language": (replace(fit(), id="classic-moving"), "its id does not end in -en, its language"),

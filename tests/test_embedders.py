@@ -1,4 +1,4 @@
-"""Embedders: their names, models in packages that need no network, and endpoints that fail in every way."""
+"""Embedders: their names, models in packages that need no network, and endpoints."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import json
 import socket
 import subprocess
 import sys
-import threading
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +17,7 @@ from branchmem import embedders
 from branchmem.embedders import embed, embed_query, endpoint, name_of, named
 from branchmem.errors import EndpointFailed, Error, ExtraMissing, InvalidEmbedder
 from embedding import Words
+from serving import Server, nothing_from_outside, serving, shown
 
 KEY = "sk-a-secret-key"
 
@@ -154,68 +152,18 @@ def test_a_package_that_is_missing_is_named_with_its_extra(package: str, monkeyp
 # Endpoints
 
 
-class Server:
-    """Answers as it is told, one after the other, and as a model of words where it is told nothing."""
-
-    def __init__(self) -> None:
-        self.asked: list[dict[str, Any]] = []
-        self.headers: list[dict[str, str]] = []
-        self.paths: list[str] = []
-        #: Status, headers, body; or what takes the connection.
-        self.told: list[tuple[int, dict[str, str], bytes] | Callable[[socket.socket], object]] = []
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                server.asked.append(json.loads(body))
-                server.headers.append(dict(self.headers))
-                server.paths.append(self.path)
-                answer = server.told.pop(0) if server.told else (200, {}, server.rows(server.asked[-1]["input"]))
-                if callable(answer):
-                    answer(self.connection)
-                    self.close_connection = True
-                    return
-                status, headers, body = answer
-                self.send_response(status)
-                for name, value in {"Content-Length": str(len(body)), **headers}.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *args: Any) -> None:
-                pass
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01})
-        self._thread.start()
-        self.url = f"http://127.0.0.1:{self._http.server_address[1]}/v1"
-
-    @staticmethod
-    def rows(texts: list[str]) -> bytes:
-        """An answer, its parts in another order than they were asked for."""
-        found = [{"index": at, "embedding": row.tolist()} for at, row in enumerate(Words()(texts))]
-        return json.dumps({"data": found[::-1], "model": "any"}).encode()
-
-    def close(self) -> None:
-        self._http.shutdown()
-        self._thread.join()
-        self._http.server_close()
+def rows(texts: list[str]) -> bytes:
+    """An answer, its parts in another order than they were asked for."""
+    found = [{"index": at, "embedding": row.tolist()} for at, row in enumerate(Words()(texts))]
+    return json.dumps({"data": found[::-1], "model": "any"}).encode()
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
-    server = Server()
-    yield server
-    server.close()
-
-
-def said(error: BaseException) -> str:
-    """All that anybody may come to read of an error."""
-    return "".join(traceback.format_exception(error)) + repr(error) + repr(vars(error))
+    """A model of words."""
+    nothing_from_outside(monkeypatch)
+    with serving(usual=lambda form: rows(form["input"])) as server:
+        yield server
 
 
 def test_an_endpoint_embeds_in_batches_in_the_order_asked_for(server: Server) -> None:
@@ -230,7 +178,7 @@ def test_an_endpoint_embeds_in_batches_in_the_order_asked_for(server: Server) ->
 
 def test_an_answer_without_end_is_not_held(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     model = endpoint("m", base_url=server.url, retries=0)
-    bytes_of_one = len(server.rows(["tea"]))
+    bytes_of_one = len(rows(["tea"]))
     monkeypatch.setattr("branchmem.embedders.remote._MAX_ANSWER_BYTES", bytes_of_one)
     assert embed(model, ["tea"]).shape == (1, 32)
 
@@ -256,19 +204,11 @@ def test_texts_and_queries_get_the_prefix_of_the_model_and_no_text_is_empty(serv
     assert name_of(model) == "mine"
 
 
-@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 529])
-def test_what_fails_for_now_is_asked_again(server: Server, status: int) -> None:
-    server.told = [(status, {}, b"busy"), (status, {"Retry-After": "0"}, b"")]
+def test_what_fails_for_now_is_asked_again(server: Server) -> None:
+    server.told = [(503, {}, b"busy"), (429, {"Retry-After": "0"}, b"")]
     model = endpoint("m", base_url=server.url, pause=0)
     assert np.array_equal(embed(model, ["tea"]), Words()(["tea"]))
     assert len(server.asked) == 3
-
-
-def test_a_connection_that_breaks_is_tried_again(server: Server) -> None:
-    half = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"
-    server.told = [socket.socket.close, lambda connection: connection.sendall(half)]
-    model = endpoint("m", base_url=server.url, pause=0)
-    assert np.array_equal(embed(model, ["tea"]), Words()(["tea"]))
 
 
 def test_it_is_asked_so_often_and_no_more(server: Server) -> None:
@@ -277,37 +217,7 @@ def test_it_is_asked_so_often_and_no_more(server: Server) -> None:
         embed(endpoint("m", base_url=server.url, key=KEY, pause=0, retries=2), ["my text"])
     assert (failed.value.status, len(server.asked)) == (429, 3)
     assert failed.value.url == server.url + "/embeddings"
-    assert KEY not in said(failed.value)
-
-
-def test_nobody_waits_for_an_hour(server: Server) -> None:
-    server.told = [(429, {"Retry-After": "3600"}, b"")]
-    with pytest.raises(EndpointFailed, match=r"status 429; it asks to wait 3600 s"):
-        embed(endpoint("m", base_url=server.url, pause=0), ["tea"])
-    server.told = [(503, {"Retry-After": "Fri, 31 Dec 2100 23:59:59 GMT"}, b"")]
-    with pytest.raises(EndpointFailed, match="it asks to wait"):
-        embed(endpoint("m", base_url=server.url, pause=0), ["tea"])
-
-
-@pytest.mark.parametrize(
-    ("status", "why"),
-    [(400, "status 400: the model reads"), (401, "status 401: check the key"), (403, "check the key"), (404, "404")],
-)
-def test_what_will_not_do_later_is_not_asked_again(server: Server, status: int, why: str) -> None:
-    server.told = [(status, {}, f"the model reads {KEY}\n".encode() * 50)]
-    with pytest.raises(EndpointFailed, match=why) as failed:
-        embed(endpoint("m", base_url=server.url, key=KEY, pause=0), ["tea"])
-    assert (failed.value.status, len(server.asked)) == (status, 1)
-    assert KEY not in said(failed.value)
-    assert len(str(failed.value)) < 300
-
-
-def test_a_redirect_takes_nothing_elsewhere(server: Server) -> None:
-    for status in (301, 302, 303, 307, 308):
-        server.told = [(status, {"Location": server.url + "/elsewhere"}, b"")]
-        with pytest.raises(EndpointFailed, match="redirects elsewhere"):
-            embed(endpoint("m", base_url=server.url, key=KEY, pause=0), ["tea"])
-    assert set(server.paths) == {"/v1/embeddings"}
+    assert KEY not in shown(failed.value)
 
 
 @pytest.mark.parametrize(
@@ -346,35 +256,13 @@ def test_numbers_that_are_none_are_refused(server: Server) -> None:
             embed(endpoint("m", base_url=server.url, pause=0), ["tea"])
 
 
-def test_who_does_not_answer_in_time_is_given_up(server: Server) -> None:
-    silent = threading.Event()
-    server.told = [lambda connection: silent.wait(5)] * 2
-    with pytest.raises(EndpointFailed, match=r"no answer: timed out \(asked 2 times") as failed:
-        embed(endpoint("m", base_url=server.url, key=KEY, pause=0, retries=1, timeout=0.1), ["tea"])
-    silent.set()
-    assert KEY not in said(failed.value)
-
-
-def test_nobody_there_is_said_with_the_address() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
-    with pytest.raises(EndpointFailed, match=r"no answer: .*refused"):
-        embed(endpoint("m", base_url=url, key=KEY, pause=0, retries=0), ["tea"])
-
-
 @pytest.mark.parametrize(
     ("options", "why"),
     [
         ({"base_url": "file:///etc/passwd"}, "must be http"),
-        ({"base_url": "localhost:8000"}, "must be http"),
-        ({"base_url": "http://"}, "must be http"),
-        ({"base_url": "http://host:port"}, "must be http"),
-        ({"base_url": "http://a b/v1"}, "must be http"),
         ({"base_url": f"https://user:{KEY}@host/v1"}, "no user, no password"),
         ({"base_url": f"https://host/v1?key={KEY}"}, "nothing after the path"),
         ({"key": f"{KEY}\r\nX-Other: 1"}, "cannot be sent"),
-        ({"key": f"{KEY}é"}, "cannot be sent"),
         ({"key": " "}, "is empty"),
         ({"batch": 0}, "carries one text"),
         ({"retries": -1}, "is sent once"),
@@ -383,4 +271,4 @@ def test_nobody_there_is_said_with_the_address() -> None:
 def test_what_cannot_be_used_is_refused_before_anything_is_sent(options: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidEmbedder, match=why) as refused:
         endpoint("m", **{"base_url": "http://127.0.0.1:9/v1", **options})
-    assert KEY not in said(refused.value)
+    assert KEY not in shown(refused.value)

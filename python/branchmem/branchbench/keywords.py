@@ -2,8 +2,9 @@
 
 A keyword is one or more forms with `|` between them, and stands in a text where any form does.  The one rule of
 matching: keyword and text are made `normal` first, and a form that begins or ends with a letter or digit of Latin
-script is not found inside a longer word or number (`rain` is not in `train`, `9` not in `19`); Chinese is found
-anywhere.  Inflections and synonyms that no form lists are not found.
+script is not found inside a longer word or number (`rain` is not in `train`, `9` not in `19`, `800` not in `1,800`, and
+`12` in `12.0` but not in `12.5`); Chinese is found anywhere.  Inflections and synonyms that no form lists are not
+found.
 
 The rule of denial, for Chinese and English alike, whatever the language of the text:
 
@@ -12,14 +13,15 @@ The rule of denial, for Chinese and English alike, whatever the language of the 
 - Words that deny what follows them count up to `WORDS` English words or `CHARACTERS` Chinese characters before the
   mention (not, n't, no longer, instead of, cancelled, used to; 不, 没, 别, 取消, 放弃, 除了 …); words that deny what
   precedes them, after it ("is off", "was ruled out"; 不去了, 取消了, 作罢 …).
-- Words that only look so do not count (not only, no doubt, 不仅, 不错, 是不是, 除了 … 还 …).
+- Words that only look so do not count (not only, no doubt, 不仅, 不错, 是不是, 除了 … 还 …).  Nor do a limit and a ban,
+  which state what they are about: "cannot spend more than 800", "can't eat peanuts", 不能超过八百, 不能吃花生.
 - The mention is negated where an odd number of them counts: "never cancelled Chengdu" and 不是不去成都 state it.
 
 A text denies a keyword where it mentions it and every mention is negated.  In doubt the rule takes a mention for a
 statement: irony, denial from another sentence ("Chengdu? No."), "I doubt that …" and a denial spread over a list
 ("no Chengdu, Xi'an or Beijing", but for its first) are not seen.  It does take for denied what is
-merely qualified ("not all of Chengdu"), and a fact that is itself a denial ("does not eat peanuts"): the validator
-refuses to forbid those.
+merely qualified ("not all of Chengdu", "does not want to leave Chengdu"), and a fact that is itself a denial ("does not
+eat peanuts"): the validator refuses to forbid those.
 """
 
 from __future__ import annotations
@@ -37,14 +39,17 @@ WORDS: Final = 6
 CHARACTERS: Final = 8
 
 _LATIN: Final = "0-9a-zß-öø-ɏ"
-_CHINESE: Final = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_HAN: Final = "\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_CHINESE: Final = re.compile(f"[{_HAN}]")
+_BETWEEN_SCRIPTS: Final = re.compile(f"(?<=[{_HAN}])[ \t]+(?=[{_LATIN}])|(?<=[{_LATIN}])[ \t]+(?=[{_HAN}])")
 _BLANKS: Final = re.compile(r"\s+")
 
 
 def normal(text: str) -> str:
     """The text in one width, case and script: NFKC, case folded, simplified characters, straight apostrophes.
 
-    A run of white space becomes one space, or one line break where it has any; none is left at either end.
+    A run of white space becomes one space, or one line break where it has any; none is left at either end.  The space
+    that some set between Chinese and Latin letters or digits is none: "3 月" is "3月".
     Raises: ExtraMissing where the text has Chinese characters and OpenCC is not installed.
     Cost: O(length) at first; texts of late are kept.
     """
@@ -55,7 +60,7 @@ def normal(text: str) -> str:
 def _normal(text: str) -> str:
     folded = unicodedata.normalize("NFKC", text).casefold().replace("’", "'").replace("‘", "'")
     if _CHINESE.search(folded):
-        folded = _simplifying()(folded)
+        folded = _BETWEEN_SCRIPTS.sub("", _simplifying()(folded))
     return _BLANKS.sub(lambda run: "\n" if "\n" in run[0] else " ", folded).strip()
 
 
@@ -81,6 +86,10 @@ def forms(keyword: str) -> tuple[str, ...]:
 def _pattern(form: str) -> re.Pattern[str]:
     before = f"(?<![{_LATIN}])" if re.match(f"[{_LATIN}]", form) else ""
     after = f"(?![{_LATIN}])" if re.search(f"[{_LATIN}]$", form) else ""
+    if re.match("[0-9]", form):
+        before += r"(?<![0-9]\.)" + (r"(?<![0-9],)" if re.match("[0-9]{3}(?![0-9])", form) else "")
+    if re.search("[0-9]$", form):
+        after += r"(?!\.[0-9]*[1-9])(?!,[0-9]{3}(?![0-9]))"
     return re.compile(before + re.escape(form).replace(r"\ ", r"\s") + after)
 
 
@@ -142,10 +151,16 @@ _FALSE_CUE: Final = _table(
     r"\bnot (?:only|just|merely|to mention|until|far from)\b|n't (?:only|just|until|far from)\b",
     r"(?:\bnot|n't) (?:sure|know|mind)\b|\bno (?:doubt|problem|wonder)\b|\bwhy not\b|\bwhether or not\b|\bcan't wait\b",
     r"\b(?:no|not) (?:more|less|fewer|later|earlier) than\b",
+    # a limit, a ban and a difference state what they are about
+    r"(?:\b(?:not|never|cannot)|n't)(?:\s\w+){0,4}?\s(?:(?:more|less|fewer|later|earlier|longer) than\b|exceed)",
+    r"(?:\b(?:not|never|cannot)|n't)(?:\s\w+){0,3}?\s(?:over|above|beyond)(?=\s[£$€]?\d)",
+    r"\b(?:can't|cannot|can not|must(?:n't| not)|should(?:n't| not)) (?:eat|drink|touch|tolerate|have)\b",
+    r"(?:\bnot|n't)(?:\s\w+){0,4}?\s(?:the )?same\b",
     r"(?:\b(?:is|are|am|was|were|be|been|get|gets|got|getting)|'m|'re|'s) used to\b",
     r"\bdrop(?:s|ped|ping)? (?:by|in|off)\b",
     r"不得不|不仅|不但|不只|不光|不止|不过|不错|不久|不同|不少|不断|不妨|不如|不管|不论|不然|不知|不清楚|不确定|不小心",
-    r"不客气|不好意思|不要紧|不用说|不用谢|不超过|不低于|不高于|不晚于|不早于|要不|差不多|了不起|对不起|来不及",
+    r"不客气|不好意思|不要紧|不用说|不用谢|不低于|不高于|不晚于|不早于|要不|差不多|了不起|对不起|来不及",
+    r"[不没别](?:能|要|想|会|得|可|可以|应|应该|允许|有)?超过|不(?:能|可|可以|得|应|应该)[吃喝碰沾]|不[在是用]?(?:同一|一样|相同)",
     r"没错|没问题|没关系|没事|没想到|别忘[了记]|不要忘[了记]|未来|未必",
     r"特别|分别|个别|级别|区别|性别|类别|别人|别的|别处|别墅",
     r"(\w)[不没]\1",  # 是不是, 要不要, 有没有: a question
@@ -154,18 +169,19 @@ _FALSE_CUE: Final = _table(
 
 #: Denies what follows it, within reach.
 _DENIES_NEXT_WORDS: Final = _table(
-    r"\bno longer\b|\bno more\b|\bnot\b|n't\b|\bcannot\b|\bnever\b|\bwithout\b|\bneither\b|\bnor\b",
-    r"\bno\b(?=(?:\s\S+){0,2}\s*$)|\bnone of\b",
+    r"\bno longer\b|\bno more\b|\bnot\b|n't\b|\bcannot\b|\bnever\b|\bneither\b|\bnor\b",
+    r"\b(?:no|without|nothing)\b(?=(?:\s\S+){0,2}\s*$)|\bnone of\b",
     r"(?:\binstead of|\brather than|\bother than|\bexcept)\b(?=(?:\s\S+){0,3}\s*$)|\bused to\b",
     r"\b(?:changed|switched|moved|shifted|rescheduled)(?: \w+){0,3} from\b(?!.*\bto\b)",
     r"\bchanged (?:my|his|her|their|our) minds? about\b|\breplac(?:es|ed|ing)\b(?!.*\b(?:with|by)\b)",
     r"\bcancel(?:s|l?ed|l?ing)?\b|\bdrop(?:s|ped|ping)?\b|\bg(?:ave|ive|ives|iving|iven) up\b|\babandon(?:s|ed|ing)?\b",
     r"\brul(?:e|es|ed|ing) out\b|\bcall(?:s|ed|ing)? off\b|\bturned down\b|\bdecided against\b|\bbacked out of\b",
-    r"\b(?:rejected|scrapped|stopped|quit|forget)\b|\boriginally (?:planned|meant|wanted|going|intended)\b",
+    r"\b(?:rejected|scrapped|stopped|quit|forget)\b|\bformerly\b",
+    r"\boriginally (?:planned|meant|wanted|going|intended)\b",
 )
 _DENIES_NEXT_CHARACTERS: Final = _table(
     r"而不是|不再|不是|并非|绝非|不|没有|没|别|勿|甭|尚未|未|无须|无需",
-    r"取消|放弃|作废|排除|否决|推掉|退掉|去掉|删掉|划掉|忘掉|撤销|除了|除去|原本|本来(?!就)",
+    r"取消|放弃|作废|排除|否决|推掉|退掉|去掉|删掉|划掉|忘掉|撤销|除了|除去|原本|原先|原来(?=打算|计划|想|要)|本来(?!就)",
 )
 
 _WORDS_BETWEEN: Final = r"^(?:'s)?(?:\s[\w'-]+){0,4}?"

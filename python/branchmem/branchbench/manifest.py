@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from branchmem.branchbench.scenario import Part, Scenario, Split, scenario_from_dict
+from branchmem.branchbench.scenario import Part, Scenario, Split, read
 from branchmem.errors.branchbench import DataMissing, FrozenDataChanged, SplitFrozen
 
 NAME: Final = "manifest.json"
@@ -96,7 +96,7 @@ def measured(folder: Path) -> Manifest:
         if path.name not in names:
             raise FrozenDataChanged(path.name, f"{NO_FILE} in any part and split", "one")
         content = path.read_bytes()
-        scenarios = list(_scenarios(content))
+        scenarios = list(read(content))
         probes = [probe for scenario in scenarios for probe in scenario.probes]
         leak_probes = sum(bool(probe.forbidden) for probe in probes)
         files[path.name] = Entry(_sha256(content), len(content), len(scenarios), len(probes), leak_probes)
@@ -139,7 +139,7 @@ def load(folder: Path, *, part: Part | None = None, split: Split | None = None) 
     Raises: as `verify`.
     """
     contents = _verified(folder, manifest_of(folder), part, split)
-    return [scenario for content in contents for scenario in _scenarios(content)]
+    return [scenario for content in contents for scenario in read(content)]
 
 
 def _verified(folder: Path, manifest: Manifest, part: Part | None, split: Split | None) -> list[bytes]:
@@ -158,11 +158,6 @@ def _verified(folder: Path, manifest: Manifest, part: Part | None, split: Split 
         if found != manifest.files[name].sha256:
             raise FrozenDataChanged(name, f"SHA-256 {manifest.files[name].sha256}", f"SHA-256 {found}")
     return contents
-
-
-def _scenarios(content: bytes) -> Iterator[Scenario]:
-    for line in content.splitlines():
-        yield scenario_from_dict(json.loads(line))
 
 
 def _names(part: Part | None, split: Split | None) -> Iterator[str]:

@@ -43,7 +43,7 @@ class Row:
 
     `tokens` are the context's, as `Tools.count` counts them.  `seconds` is what the method took for it: an equal share
     of taking the scenario in, and finding the context, its own model calls included as long as they took when first
-    asked; without the answer.  A `leak_probe` has forbidden keywords; a `contested` one some reader could call unfair.
+    asked; without the answer, and without embedding texts that no method asked for before.  A `leak_probe` has forbidden keywords; a `contested` one some reader could call unfair.
     """
 
     scenario: str

@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from branchmem.branchbench import plot, table
 from branchmem.branchbench.measures import Row, judged, row_from_dict
+from branchmem.branchbench.packing import packed, unpacked
 from branchmem.branchbench.scenario import Scenario
 from branchmem.errors.branchbench import ResultsRefused
 from branchmem.extra import extra
@@ -80,15 +81,40 @@ def read(folder: Path) -> tuple[list[Row], dict[str, Any]]:
             f"{ANSWERS} has the SHA-256 {found}, {CONFIG} names {expected}: the writing was interrupted, or a file "
             "was changed since: run again (calls that are kept cost nothing), or take the folder from where it came",
         )
-    return _unpacked(answers), config
+    try:
+        return _unpacked(answers), config
+    except (ValueError, KeyError, TypeError) as error:
+        why = f"{ANSWERS} holds no rows ({type(error).__name__}: {error}): name a folder that a run has written"
+        raise ResultsRefused(str(folder), why) from error
 
 
-def recount(folder: Path, scenarios: Iterable[Scenario]) -> list[Row]:
+def prepare(folder: Path) -> None:
+    """Make the folder, and see whether results can be written there: a run of hours shall not end with that.
+
+    Raises: ResultsRefused, ExtraMissing.
+    """
+    packed(b"", _LEVEL)
+    with extra("matplotlib", wanted="plots", name="branchbench"):
+        import matplotlib as mpl  # noqa: F401
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        TemporaryDirectory(prefix=".writing-", dir=folder).cleanup()
+    except OSError as error:
+        why = f"no results can be written there ({error.strerror}): name another folder"
+        raise ResultsRefused(str(folder), why) from error
+
+
+def recount(folder: Path, scenarios: Iterable[Scenario], hashes: Mapping[str, str]) -> list[Row]:
     """The rows of a results folder, every answer judged anew by the data; its table and plot are written again.
 
-    Raises: ResultsRefused, also where a row is about a probe that the data does not have.
+    `hashes` are those of the data's files.  Raises: ResultsRefused, also where the run was about other data.
     """
     rows, config = read(folder)
+    for name, expected in config.get("data", {}).items():
+        if hashes.get(name) != expected:
+            found = hashes.get(name, "not there")
+            why = f"{name} was {expected} at the run, here it is {found}: recount in a clone that has the data of the run"
+            raise ResultsRefused(str(folder), why)
     probes = {(scenario.id, probe.id): (scenario, probe) for scenario in scenarios for probe in scenario.probes}
     anew = []
     for row in rows:
@@ -120,16 +146,11 @@ def _page(rows: Sequence[Row], config: Mapping[str, Any]) -> str:
 
 
 def _packed(rows: Sequence[Row]) -> bytes:
-    with extra("zstandard", wanted="results", name="branchbench"):
-        import zstandard
     lines = (json.dumps(row.to_dict(), ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows)
     # A lone surrogate, which models do send, becomes the escape that JSON has for it.
     text = "".join(lines).encode(errors="backslashreplace")
-    return zstandard.ZstdCompressor(level=_LEVEL).compress(text)
+    return packed(text, _LEVEL)
 
 
 def _unpacked(answers: bytes) -> list[Row]:
-    with extra("zstandard", wanted="results", name="branchbench"):
-        import zstandard
-    text = zstandard.ZstdDecompressor().decompress(answers).decode()
-    return [row_from_dict(json.loads(line)) for line in text.split("\n") if line]
+    return [row_from_dict(json.loads(line)) for line in unpacked(answers).splitlines()]

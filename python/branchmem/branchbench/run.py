@@ -10,15 +10,19 @@ size here, since a cut context is not what the method supplied.
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from itertools import zip_longest
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from threading import Thread
 from typing import TYPE_CHECKING, TypeVar, get_args
 
 from branchmem.branchbench.measures import Row, judged
@@ -26,10 +30,11 @@ from branchmem.branchbench.methods.method import Method, Tools
 from branchmem.branchbench.models.chat import Chat, Reply, Request
 from branchmem.branchbench.scenario import Language, Probe, Scenario
 from branchmem.errors import Error
-from branchmem.errors.branchbench import ContextInvalid, ContextOverBudget, MethodFailed
+from branchmem.errors.branchbench import ContextInvalid, ContextOverBudget, MethodFailed, ProcessLost
 
 if TYPE_CHECKING:
     from branchmem.branchbench.models.answering import Answerer
+    from branchmem.branchbench.models.embedding import Embedding
 
 T = TypeVar("T")
 
@@ -83,11 +88,16 @@ class Metered:
 
 @dataclass(frozen=True)
 class Bench:
-    """What answers and what is given to the methods; `meter` is the model that methods ask, where there is one."""
+    """What answers and what is given to the methods; `meter` is the model that methods ask, where there is one.
+
+    What `embedding` takes over texts that are new to it is nobody's time, since the next method has them for nothing;
+    nor is the loading of packages.
+    """
 
     tools: Tools
     answerer: Answerer
     meter: Metered | None = None
+    embedding: Embedding | None = None
 
     def rows(self, scenario: Scenario, methods: Sequence[type[Method]]) -> Iterator[Row]:
         """The rows of one scenario, method by method, probe by probe.
@@ -100,6 +110,7 @@ class Bench:
 
     def _rows_of(self, scenario: Scenario, kind: type[Method]) -> Iterator[Row]:
         with _blamed(kind, scenario, "made"):
+            kind.load()
             method, making = self._timed(partial(kind, scenario, self.tools))
         try:
             with _blamed(kind, scenario, "fed"):
@@ -133,13 +144,16 @@ class Bench:
 
     def _timed(self, work: Callable[[], T]) -> tuple[T, float]:
         """What `work` gives, and its seconds, calls that came from the cache as long as they once took."""
-        waited, cost = (self.meter.waited, self.meter.cost) if self.meter else (0.0, 0.0)
+        known = self._otherwise_counted()
         start = time.perf_counter()
         result = work()
         seconds = time.perf_counter() - start
-        if self.meter:
-            seconds += (self.meter.cost - cost) - (self.meter.waited - waited)
-        return result, seconds
+        return result, seconds + self._otherwise_counted() - known
+
+    def _otherwise_counted(self) -> float:
+        """Seconds that all work so far is to be charged beyond what the clock showed; negative where it is less."""
+        seconds = self.meter.cost - self.meter.waited if self.meter else 0.0
+        return seconds - self.embedding.seconds if self.embedding else seconds
 
 
 @contextmanager
@@ -161,23 +175,50 @@ def rows(
 
     `bench` is called once in each process; with more than one it and the methods must be such as can be pickled: they
     stand at the top of a module that can be imported.
-    Raises: what `Bench.rows` raises; the scenarios before have then been given.
+    Raises: what `Bench.rows` raises; ProcessLost.  The scenarios before have then been given, and the processes end
+    with the scenario at which they are.  They end with this one, too, however it ends.
     """
     if jobs == 1:
         made = bench()
         for scenario in scenarios:
             yield list(made.rows(scenario, methods))
         return
-    with ProcessPoolExecutor(jobs, get_context("spawn"), _equip, (bench,)) as pool:
-        yield from pool.map(partial(_rows, methods=methods), scenarios, chunksize=1)
+    pool = ProcessPoolExecutor(jobs, get_context("spawn"), _equip, (bench,))
+    try:
+        with _not_interrupted():
+            found = pool.map(partial(_rows, methods=methods), scenarios, chunksize=1)
+        yield from found
+    except BrokenProcessPool:
+        raise ProcessLost(jobs) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 _bench: Bench | None = None
 
 
+@contextmanager
+def _not_interrupted() -> Iterator[None]:
+    """Processes that are started within do not hear Ctrl-C, which a terminal sends to all: they end by the pool."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _equip(bench: Callable[[], Bench]) -> None:
     global _bench
+    Thread(target=_end_with_parent, daemon=True).start()
     _bench = bench()
+
+
+def _end_with_parent() -> None:
+    """A process of a pool whose parent was killed would wait for its next scenario for ever."""
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _rows(scenario: Scenario, methods: Sequence[type[Method]]) -> list[Row]:

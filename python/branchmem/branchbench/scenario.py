@@ -12,7 +12,6 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Final, Literal
 
 from branchmem.events import Event, Memory, Message, Retraction, event_from_dict
@@ -120,11 +119,10 @@ def scenario_from_dict(form: dict[str, Any]) -> Scenario:
     )
 
 
-def read(path: Path) -> Iterator[Scenario]:
-    """The scenarios of a file, one a line."""
-    with path.open(encoding="utf-8") as lines:
-        for line in lines:
-            yield scenario_from_dict(json.loads(line))
+def read(content: bytes) -> Iterator[Scenario]:
+    """The scenarios of a file, from its bytes: one a line.  Raises: ValueError; as `scenario_from_dict`."""
+    for line in content.splitlines():
+        yield scenario_from_dict(json.loads(line))
 
 
 def lines(scenarios: Iterable[Scenario]) -> str:

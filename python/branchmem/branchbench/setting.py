@@ -74,10 +74,10 @@ class Setting:
         """The same with a given model, or without one."""
         embedding = Embedding(VectorCache(self.cache))
         if chat is None:
-            return Bench(self._tools(embedding, Scripted(), Kept(estimate), None), Extractive())
+            return Bench(self._tools(embedding, Scripted(), Kept(estimate), None), Extractive(), embedding=embedding)
         meter = Metered(chat)
         extractor: Extractor = Read(meter) if self.extraction == "model" else Scripted()
-        return Bench(self._tools(embedding, extractor, Written(meter), meter), Asked(meter), meter)
+        return Bench(self._tools(embedding, extractor, Written(meter), meter), Asked(meter), meter, embedding)
 
     def _tools(self, embedding: Embedding, extractor: Extractor, summariser: Summariser, chat: Metered | None) -> Tools:
         return Tools(self.budget, extractor, summariser, embedding.texts, embedding.query, chat, estimate)

@@ -28,7 +28,7 @@ MEASURES: Final[Mapping[str, str]] = MappingProxyType(
         "starved": "of all probes, those where no accepted word stands in the supplied context",
         "tokens": "size of a supplied context, mean over the probes",
         "ms": "time for a context, mean over the probes: a share of taking the conversation in, and finding; "
-        "the method's own model calls included, the answer not",
+        "the method's own model calls included, the answer not, nor embedding, whose vectors are kept for all",
     }
 )
 _BY_OPERATION: Final[Mapping[str, Callable[[Figures], Rate]]] = MappingProxyType(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +14,7 @@ import typer
 
 from branchmem import terminal
 from branchmem.cli.forms import AsJson
+from branchmem.errors import Error
 from branchmem.terminal import progress, say, say_json, show, width
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ class Extraction(StrEnum):
 
 
 def bench(
+    context: typer.Context,
     model: Annotated[
         str,
         typer.Option(
@@ -63,7 +67,7 @@ def bench(
     ] = Extraction.scripted,
     budget: Annotated[int, typer.Option(min=1, help="Tokens of context that a method may supply.")] = 300,
     long: Annotated[int | None, typer.Option(min=1, metavar="N", help="At most N probes of the long part.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes; a local model takes one, which uses all cores.")] = 2,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes, where no language model is asked; else it is one.")] = 2,
     minutes: Annotated[
         float | None,
         typer.Option(min=0, help="Stop asking the model after so long; the same command goes on from there."),
@@ -77,7 +81,7 @@ def bench(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the results, with every answer, into this folder.")] = None,
     recount: Annotated[
-        Path | None, typer.Option(help="Ask nothing: judge the answers of a results folder anew.")
+        Path | None, typer.Option(help="Ask nothing: judge the answers of a results folder anew, and write it again.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -86,12 +90,18 @@ def bench(
     The data is checked against its hashes first.  It runs from a clone of the repository, which has the data.
     """
     from branchmem.branchbench import manifest, report
-    from branchmem.branchbench.methods import METHODS, methods
+    from branchmem.branchbench.methods import METHODS, check_installed, methods
     from branchmem.branchbench.setting import Setting
 
+    if recount:
+        _refuse_beside(context, "recount", (name for name in context.params if name not in ("recount", "as_json")))
+    if repeat:
+        _refuse_beside(context, "repeat", ("kept", "minutes"))
+    if not model:
+        raise typer.BadParameter("it is empty", param_hint="--model")
     data = manifest.data_folder()
     if recount:
-        rows = report.recount(recount, manifest.load(data))
+        rows = report.recount(recount, manifest.load(data), manifest.manifest_of(data).hashes())
         _say(rows, list(dict.fromkeys(row.method for row in rows)), as_json=as_json)
         return
     setting = Setting(
@@ -104,27 +114,42 @@ def bench(
     )
     if setting.extractive and extraction is Extraction.model:
         raise typer.BadParameter("the extractive answerer reads no facts: name a --model", param_hint="--extraction")
+    if setting.extractive and repeat:
+        raise typer.BadParameter(
+            "the extractive answerer has no calls to repeat: name a --model", param_hint="--repeat"
+        )
     chosen = [kind for kind in methods(method or None) if kind not in methods(skip or [])]
     if setting.extractive and not method:
         chosen = [kind for kind in chosen if not kind.needs_chat]
     if not chosen:
         raise typer.BadParameter("no method is left", param_hint="--skip")
+    check_installed(chosen)
+    if out:
+        report.prepare(out)
     asked = manifest.load(data, part=_value(part), split=split.value)
     scenarios = _chosen(asked, language, long)
     if repeat:
         _repeat(setting, scenarios, chosen, repeat, out, as_json=as_json)
         return
+    ran = {"part": part, "split": split, "language": language, "long": long}
+    hashes = manifest.manifest_of(data).hashes(part=_value(part), split=split.value)
+    config = setting.described(chosen, hashes, ran)
     made = _rows(scenarios, chosen, setting, jobs if setting.extractive else 1)
     if out:
-        ran = {"part": part, "split": split, "language": language, "long": long}
-        hashes = manifest.manifest_of(data).hashes(part=_value(part), split=split.value)
-        report.write(out, made, setting.described(chosen, hashes, ran))
+        report.write(out, made, config)
     _say(made, [kind.name for kind in chosen], as_json=as_json)
     if out and not as_json:
         say(f"results written to {out}")
     left_out = [name for name, kind in METHODS.items() if setting.extractive and kind.needs_chat and kind not in chosen]
     if left_out and not method and not as_json:
         say(f"not asked, since they need a language model (--model): {'; '.join(left_out)}")
+
+
+def _refuse_beside(context: typer.Context, option: str, others: Iterator[str] | tuple[str, ...]) -> None:
+    """Raises: BadParameter where one of the others was given too, which would be passed over without a word."""
+    for name in others:
+        if (source := context.get_parameter_source(name)) is not None and source.name == "COMMANDLINE":
+            raise typer.BadParameter(f"it has no use beside --{option}: leave one out", param_hint=f"--{name}")
 
 
 def _value(choice: StrEnum | None) -> Any:
@@ -143,19 +168,14 @@ def _repeat(
     """Ask again, say how many answers are the same; exit status 1 where one is not."""
     from branchmem.branchbench.repeat import REPEATED, repeat
 
-    if setting.extractive:
-        raise typer.BadParameter(
-            "the extractive answerer has no calls to repeat: name a --model", param_hint="--repeat"
-        )
     made = []
-    with progress("asking again") as advance:
+    with _placed(), progress("asking again") as advance:
         for repetition in repeat(setting, scenarios, methods, count):
             made.append(repetition)
             advance(len(made), count)
     same = sum(repetition.same for repetition in made)
     form = {"same": same, "of": len(made), "calls": [repetition.to_dict() for repetition in made]}
     if out:
-        out.mkdir(parents=True, exist_ok=True)
         (out / REPEATED).write_text(json.dumps(form, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     if as_json:
         say_json(**form)
@@ -178,20 +198,35 @@ def _chosen(scenarios: list[Scenario], language: Language | None, long: int | No
 
 
 def _rows(scenarios: list[Scenario], methods: list[type[Method]], setting: Setting, jobs: int) -> list[Row]:
-    """Every row of a run.  Raises: Exit, with what is left said, where its time is up."""
+    """Every row of a run.  Raises: TyperException, with what is left said, where it ends early."""
     from branchmem.branchbench.run import TimeIsUp, rows
 
     made: list[Row] = []
     done = 0
     try:
-        with progress("asking") as advance:
+        with _placed(), progress("asking") as advance:
             for done, some in enumerate(rows(scenarios, methods, setting, jobs), 1):
                 made += some
                 advance(done, len(scenarios))
-    except TimeIsUp:
-        left = f"{done} of {len(scenarios)} scenarios are done: the same command goes on from there"
-        raise typer.TyperException(f"the time is up; {left}") from None
+    except (TimeIsUp, KeyboardInterrupt) as end:
+        kept = "the same command goes on from there" if not setting.extractive else "the same command begins anew"
+        why = "the time is up" if isinstance(end, TimeIsUp) else "interrupted"
+        refusal = typer.TyperException(f"{why}; {done} of {len(scenarios)} scenarios are done: {kept}")
+        refusal.exit_code = 1 if isinstance(end, TimeIsUp) else 130
+        raise refusal from None
     return made
+
+
+@contextmanager
+def _placed() -> Iterator[None]:
+    """What a method was at when branchmem itself refused something, in the one line that people get."""
+    try:
+        yield
+    except Error as error:
+        notes = getattr(error, "__notes__", None)
+        if not notes:
+            raise
+        raise typer.TyperException("; ".join([*notes, str(error)])) from error
 
 
 def _say(rows: list[Row], methods: list[str], *, as_json: bool) -> None:

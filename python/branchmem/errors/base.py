@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class Error(Exception):
     """Base of all errors of branchmem: catch it to catch them all."""
@@ -13,6 +15,16 @@ class Error(Exception):
     def __str__(self) -> str:
         """The explanation, printable whatever value is at fault: a lone surrogate is spelled out."""
         return self.explanation().encode(errors="backslashreplace").decode()
+
+
+class UnknownName(Error, LookupError):
+    """Nothing of its kind has this name; `names` are those that there are."""
+
+    def __init__(self, name: str, names: Iterable[str]) -> None:
+        names = tuple(names)
+        super().__init__(name, names)
+        self.name = name
+        self.names = names
 
 
 def short(value: object) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from branchmem.errors.base import Error, short
+from branchmem.errors.base import Error, UnknownName, short
 
 SHOWN = 20  # findings in the text of one error; the attribute has them all
 
@@ -172,17 +172,26 @@ class VectorNotKept(Error):
         )
 
 
-class UnknownMethod(Error, LookupError):
+class UnknownMethod(UnknownName):
     """No method of remembering has this name; `names` are those that there are."""
-
-    def __init__(self, name: str, names: Iterable[str]) -> None:
-        names = tuple(names)
-        super().__init__(name, names)
-        self.name = name
-        self.names = names
 
     def explanation(self) -> str:
         return f"no method {short(self.name)}: there are {'; '.join(self.names)}"
+
+
+class PackagesMissing(Error, ImportError):
+    """Methods need modules that are not installed; `needed_by` has the methods' names by module."""
+
+    def __init__(self, needed_by: Mapping[str, Iterable[str]]) -> None:
+        needed_by = {module: tuple(methods) for module, methods in needed_by.items()}
+        super().__init__(needed_by)
+        self.needed_by = needed_by
+
+    def explanation(self) -> str:
+        told = "; ".join(f"{module}, for {'; '.join(methods)}" for module, methods in self.needed_by.items())
+        skipped = dict.fromkeys(method for methods in self.needed_by.values() for method in methods)
+        skip = " ".join(f"--skip '{method}'" for method in skipped)
+        return f"not installed: {told}: pip install 'branchmem[branchbench]', or leave them out: {skip}"
 
 
 class UnknownProbe(Error, LookupError):
@@ -263,6 +272,17 @@ class ContextOverBudget(MethodAtFault, ValueError):
             f"{self.place()}, probe {short(self.probe)}: a context of {self.tokens:,} tokens, the budget is "
             f"{self.budget:,}: keep it with tools.first_that_fit or tools.last_that_fit, or raise it for all methods"
         )
+
+
+class ProcessLost(Error, RuntimeError):
+    """One of the `jobs` processes of a run was killed: from outside, or by the system, which had no memory left."""
+
+    def __init__(self, jobs: int) -> None:
+        super().__init__(jobs)
+        self.jobs = jobs
+
+    def explanation(self) -> str:
+        return f"one of {self.jobs} processes was killed, perhaps for want of memory: run again with fewer --jobs"
 
 
 class ResultsRefused(BenchmarkInvalid):

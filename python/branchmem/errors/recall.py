@@ -114,7 +114,7 @@ class TooManyEmbedders(Error):
 
 
 class EndpointFailed(Error):
-    """An endpoint for embeddings did not answer, or not with embeddings; `status` is that of HTTP, where there was one.
+    """An endpoint did not answer, or not with what it was asked for; `status` is that of HTTP, where there was one.
 
     Neither the key nor a text that was sent is part of it.
     """

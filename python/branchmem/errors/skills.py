@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from branchmem.errors.base import Error, short
+from branchmem.errors.base import Error, UnknownName, short
 
 
 class InvalidSkill(Error, ValueError):
@@ -21,14 +19,8 @@ class InvalidSkill(Error, ValueError):
         return f"{at}{self.field}: {self.why}"
 
 
-class UnknownSkill(Error, KeyError):
+class UnknownSkill(UnknownName, KeyError):
     """No skill of a library has this name; `names` are those that it has."""
-
-    def __init__(self, name: str, names: Iterable[str]) -> None:
-        names = tuple(names)
-        super().__init__(name, names)
-        self.name = name
-        self.names = names
 
     def explanation(self) -> str:
         here = ", ".join(self.names) or "none at all"

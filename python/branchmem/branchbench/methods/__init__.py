@@ -6,6 +6,7 @@ One more method is one more class in `METHODS`: see `method.Method`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Final
 
@@ -17,9 +18,9 @@ from branchmem.branchbench.methods.method import Method, Tools
 from branchmem.branchbench.methods.oracle import Oracle
 from branchmem.branchbench.methods.summary import RollingSummary
 from branchmem.branchbench.methods.vectors import NaiveVectors
-from branchmem.errors.branchbench import UnknownMethod
+from branchmem.errors.branchbench import PackagesMissing, UnknownMethod
 
-__all__ = ["METHODS", "Method", "Tools", "methods"]
+__all__ = ["METHODS", "Method", "Tools", "check_installed", "methods"]
 
 METHODS: Final[Mapping[str, type[Method]]] = MappingProxyType(
     {
@@ -53,3 +54,14 @@ def methods(names: Iterable[str] | None = None) -> list[type[Method]]:
         if name not in METHODS:
             raise UnknownMethod(name, METHODS)
     return [method for name, method in METHODS.items() if name in asked]
+
+
+def check_installed(methods: Iterable[type[Method]]) -> None:
+    """Raises: PackagesMissing, with all modules that are not there and the methods that need each; loads nothing."""
+    missing: dict[str, list[str]] = {}
+    for method in methods:
+        for module in method.requires:
+            if find_spec(module) is None:
+                missing.setdefault(module, []).append(method.name)
+    if missing:
+        raise PackagesMissing(missing)

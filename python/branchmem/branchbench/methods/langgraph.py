@@ -33,7 +33,14 @@ class LangGraphStore(Method):
     line = "LangGraph's store with semantic search, one item a subject, shared by all branches of the thread"
     requires: ClassVar[tuple[str, ...]] = ("langgraph",)
 
+    @classmethod
+    def load(cls) -> None:
+        with extra("langgraph", wanted="LangGraph's rows", name="branchbench"):
+            import langgraph.store.memory  # noqa: F401
+        import langchain_core.embeddings  # noqa: F401
+
     def feed(self) -> None:
+        self.load()
         self._store = _opened(self.tools)
         self._keys: dict[str, str] = {}
         self._facts: dict[str, Memory] = {}
@@ -66,10 +73,8 @@ class LangGraphStore(Method):
 
 
 def _opened(tools: Tools) -> InMemoryStore:
-    """Raises: ExtraMissing."""
-    with extra("langgraph", wanted="LangGraph's rows", name="branchbench"):
-        from langgraph.store.memory import InMemoryStore
     from langchain_core.embeddings import Embeddings
+    from langgraph.store.memory import InMemoryStore
 
     class Embedding(Embeddings):
         """Texts and questions as the embedder tells them apart, which a plain function could not."""

@@ -321,6 +321,10 @@ class Mem0(Method):
     extraction: Extraction | None = None
     _store: Store | None = None
 
+    @classmethod
+    def load(cls) -> None:
+        _main()
+
     def feed(self) -> None:
         self._take_in(self.scenario.messages)
 

@@ -76,6 +76,13 @@ class Method(ABC):
     requires: ClassVar[tuple[str, ...]] = ()
     needs_chat: ClassVar[bool] = False
 
+    @classmethod
+    def load(cls) -> None:  # noqa: B027 — most need nothing
+        """Import what `requires` names, which is not the method's time; called before each is made.
+
+        Raises: ExtraMissing.
+        """
+
     def __init__(self, scenario: Scenario, tools: Tools) -> None:
         self.scenario = scenario
         self.tools = tools

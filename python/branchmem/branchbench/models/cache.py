@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from branchmem.branchbench.models.chat import Chat, Reply, Request
 from branchmem.branchbench.models.journal import Journal, put
+from branchmem.branchbench.packing import packed, unpacked
 from branchmem.errors.branchbench import CacheRefused, CallNotKept
-from branchmem.extra import extra
 
 MAX_PACKED_BYTES: Final = 20_000_000
 PACKED: Final = "calls.jsonl.zst"
@@ -114,13 +114,13 @@ class Cache:
         if not calls:
             return
         if len(calls) > known:
-            packed = _compressed(b"".join(_line(calls[key]) for key in sorted(calls)))
+            content = packed(b"".join(_line(calls[key]) for key in sorted(calls)), _LEVEL)
         else:  # another version of zstd would give other bytes for the same calls
-            packed = path.read_bytes()
-        if len(packed) > MAX_PACKED_BYTES:
-            why = f"{len(calls)} calls would take {len(packed)} bytes, {MAX_PACKED_BYTES} are allowed: keep fewer runs"
+            content = path.read_bytes()
+        if len(content) > MAX_PACKED_BYTES:
+            why = f"{len(calls)} calls would take {len(content)} bytes, {MAX_PACKED_BYTES} are allowed: keep fewer runs"
             raise CacheRefused(str(path), why)
-        put(path, packed)
+        put(path, content)
 
     def _read_on(self) -> None:
         """Take in what was added since.  Whoever packs replaces the packed file before the journal is emptied."""
@@ -166,13 +166,16 @@ def key_of(model: str, request: Request) -> str:
 
 def sha256_of(form: Any) -> str:
     """The SHA-256 of a value's one JSON form: sorted keys, no spaces, UTF-8."""
+    return hashlib.sha256(_spelled(form)).hexdigest()
+
+
+def _spelled(form: Any) -> bytes:
     text = json.dumps(form, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+    return text.encode(errors="surrogatepass")  # as json.loads reads it: a model may say half a character
 
 
 def _line(call: Call) -> bytes:
-    form = json.dumps(asdict(call), ensure_ascii=False, separators=(",", ":"), sort_keys=True) + "\n"
-    return form.encode(errors="surrogatepass")  # as json.loads reads it: a model may say half a character
+    return _spelled(asdict(call)) + b"\n"
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -197,16 +200,8 @@ def _calls(lines: bytes, path: Path) -> Iterator[Call]:
 def _packed_calls(path: Path) -> Iterator[Call]:
     if not path.exists():
         return
-    with extra("zstandard", wanted="calls that are kept", name="branchbench"):
-        import zstandard
     try:
-        lines = zstandard.ZstdDecompressor().decompress(path.read_bytes())
-    except zstandard.ZstdError as error:
+        lines = unpacked(path.read_bytes())
+    except ValueError as error:
         raise CacheRefused(str(path), f"it cannot be unpacked ({error}): take it from the repository again") from None
     yield from _calls(lines, path)
-
-
-def _compressed(lines: bytes) -> bytes:
-    with extra("zstandard", wanted="calls that are kept", name="branchbench"):
-        import zstandard
-    return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(lines)

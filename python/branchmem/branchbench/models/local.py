@@ -233,6 +233,6 @@ def _llama() -> Any:
     except ModuleNotFoundError as error:
         if error.name != "llama_cpp":
             raise
-        raise ExtraMissing("answers of a local model", "llama-cpp-python", "branchbench") from None
+        raise ExtraMissing("answers of a local model", "llama-cpp-python", "llama") from None
     logging.getLogger("llama-cpp-python").setLevel(logging.CRITICAL)  # it calls warnings errors
     return llama_cpp
