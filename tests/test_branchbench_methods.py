@@ -15,7 +15,7 @@ from branchmem.branchbench.methods.branches import BranchmemBoth, BranchmemFacts
 from branchmem.branchbench.methods.history import CurrentBranch, FullHistory
 from branchmem.branchbench.methods.method import Vectors
 from branchmem.branchbench.methods.oracle import Oracle
-from branchmem.branchbench.methods.summary import RollingSummary
+from branchmem.branchbench.methods.summary import RollingSummary, RollingSummaryBranch
 from branchmem.branchbench.methods.vectors import NaiveVectors
 from branchmem.branchbench.models.extraction import Extractor, Read, Scripted
 from branchmem.branchbench.scenario import Language
@@ -168,6 +168,19 @@ def test_a_rolling_summary_has_every_message_once() -> None:
     assert sum(map(estimate, lines[len(folded) :])) <= 40
 
 
+def test_a_rolling_summary_of_a_branch_is_that_of_a_conversation_which_had_no_other() -> None:
+    scenario, given = moving("en"), tools(30)
+    path = {message.id for message in scenario.path("a4")}
+    sources = {fact.id for fact in scenario.facts.values() if path.issuperset(fact.sources)}
+    alone = [event for event in scenario.events if event.id in path | sources]
+
+    here = supplied(RollingSummaryBranch, scenario, "a4", given=given)
+
+    assert here == supplied(RollingSummary, replace(scenario, events=tuple(alone)), "a4", given=given)
+    assert here != supplied(RollingSummary, scenario, "a4", given=given)
+    assert SAID["en"]["f3"] not in "\n".join(here)
+
+
 def test_a_short_dialogue_has_a_summary_at_the_end_of_each_branch() -> None:
     said = SAID["en"]
 
@@ -276,7 +289,7 @@ def test_what_is_never_searched_costs_the_embedder_nothing() -> None:
 @pytest.mark.parametrize("method", [method for method in ALONE if method is not Oracle])
 def test_a_conversation_without_facts_is_no_mistake(method: type[Method]) -> None:
     assert bool(supplied(method, short(turn("u1", None)), "u1")) is (
-        method in (FullHistory, CurrentBranch, RollingSummary)
+        method in (FullHistory, CurrentBranch, RollingSummary, RollingSummaryBranch)
     )
 
 
@@ -285,6 +298,7 @@ def test_methods_stand_in_the_order_of_the_tables() -> None:
         "full history",
         "current branch",
         "rolling summary",
+        "rolling summary, current branch",
         "vector memory",
         "Mem0",
         "Mem0, current branch",

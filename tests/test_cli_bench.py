@@ -155,8 +155,11 @@ def test_kept_calls_are_asked_again_word_for_word(run: Run, answering: Answering
         (("--method", "oracle", "--skip", "oracle"), "no method is left"),
         (("--extraction", "model"), "the extractive answerer reads no facts"),
         (("--repeat", "5"), "the extractive answerer has no calls to repeat"),
+        (("--repeat", "5", "--model", "x", "--kept"), "--kept: it has no use beside --repeat"),
+        (("--recount", "nowhere"), "--part: it has no use beside --recount"),
         (("--method", "Mem0"), "Mem0 asks a language model to extract: name one with --model"),
-        (("--recount", "nowhere"), "nowhere"),
+        (("--method", "Mem0"), "method Mem0, scenario classic-"),
+        (("--model", ""), "it is empty"),
     ],
 )
 def test_what_cannot_be_run_is_one_line(run: Run, words: tuple[str, ...], told: str) -> None:
@@ -166,6 +169,65 @@ def test_what_cannot_be_run_is_one_line(run: Run, words: tuple[str, ...], told: 
     assert told in ran.err
     assert len(ran.err.splitlines()) == 1
     assert ran.out == ""
+
+
+def test_results_of_nowhere_or_of_other_data_are_not_recounted(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def drawn(rows: object, methods: object, title: str, path: Path) -> None:
+        for suffix in (".svg", ".png"):
+            path.with_suffix(suffix).touch()
+
+    monkeypatch.setattr("branchmem.branchbench.plot.draw", drawn)
+    results = tmp_path / "results"
+    run("bench", *SAMPLE, "--method", "oracle", "--language", "en", "--out", str(results))
+    config = json.loads((results / "config.json").read_text())
+    config["data"]["classic.dev.jsonl"] = "0" * 64
+    (results / "config.json").write_text(json.dumps(config))
+    nowhere, other = (run("bench", "--recount", str(folder)) for folder in (tmp_path / "nowhere", results))
+
+    assert (nowhere.status, other.status) == (1, 1)
+    assert "no results of a run" in nowhere.err
+    assert f"classic.dev.jsonl was {'0' * 64} at the run" in other.err
+    assert json.loads((results / "config.json").read_text()) == config
+
+
+def test_what_cannot_be_written_is_told_before_the_model_is_asked(
+    run: Run, answering: Answering, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    parrot = Parrot()
+    answering(parrot)
+
+    ran = run("bench", "--model", "local", *SAMPLE, *OWN, "--out", str(tmp_path / "file"))
+
+    assert (ran.status, parrot.asked) == (1, 0)
+    assert "file: no results can be written there (File exists): name another folder" in ran.err
+
+
+def test_missing_packages_are_told_together_with_who_needs_them(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("branchmem.branchbench.methods.find_spec", lambda module: None)
+
+    ran = run("bench", *SAMPLE)
+    without = run("bench", *SAMPLE, "--language", "en", *OWN)
+
+    assert (ran.status, ran.out, len(ran.err.splitlines())) == (1, "", 1)
+    for told in ("mem0, for Mem0, scripted; Mem0, scripted, current branch", "langgraph, for LangGraph store"):
+        assert told in ran.err
+    assert "pip install 'branchmem[branchbench]', or leave them out: --skip 'Mem0, scripted' --skip" in ran.err
+    assert without.status == 0
+
+
+def test_an_interrupted_run_says_how_to_go_on(run: Run, answering: Answering) -> None:
+    class Interrupted(Parrot):
+        def ask(self, request: Request) -> Reply:
+            raise KeyboardInterrupt
+
+    answering(Interrupted())
+    ran = run("bench", "--model", "local", *SAMPLE, *OWN)
+
+    assert (ran.status, ran.out) == (130, "")
+    assert ran.err == "branchmem: interrupted; 0 of 20 scenarios are done: the same command goes on from there\n"
 
 
 def test_a_model_of_which_nothing_is_kept_is_refused(run: Run, answering: Answering) -> None:

@@ -3,11 +3,11 @@
 *Exposed*: a forbidden keyword stands in the supplied context; no model is needed to see it.  *Leaked*: one stands in
 the answer as a statement.  *Negated*: the answer mentions one, but only to deny it ("not Chengdu any more"), by the
 rule of `keywords`; no leak, and told apart, so that who takes a denial for a leak can add the two.  *Correct*: an
-accepted keyword stands in the answer and nothing is leaked.  *Starved*: no accepted keyword stands in the context, so
-that no reader of it could know.
+accepted keyword stands in the answer, as a statement, and nothing is leaked.  *Starved*: no accepted keyword stands in
+the context, so that no reader of it could know.
 
 A context counts as what stands in it: a denial in it exposes too, since what a model makes of it is the model's
-affair.  Accepted keywords may be denied: "cannot eat peanuts" is an answer.
+affair.
 
 Rates come with Wilson's 95 % interval, which holds for rates of 0 and 1 and for few probes.
 """
@@ -43,7 +43,8 @@ class Row:
 
     `tokens` are the context's, as `Tools.count` counts them.  `seconds` is what the method took for it: an equal share
     of taking the scenario in, and finding the context, its own model calls included as long as they took when first
-    asked; without the answer, and without embedding texts that no method asked for before.  A `leak_probe` has forbidden keywords; a `contested` one some reader could call unfair.
+    asked; without the answer, and without embedding texts that no method had asked for before.  A `leak_probe` has
+    forbidden keywords; a `contested` one some reader could call unfair.
     """
 
     scenario: str
@@ -75,15 +76,18 @@ def row_from_dict(form: dict[str, Any]) -> Row:
 
 def judge(probe: Probe, context: Sequence[str], answer: str) -> Judgement:
     """What this context and this answer give away.  O(their length)."""
-    mentioned = [keyword for keyword in probe.forbidden if keywords.stands_in(keyword, answer)]
-    leaked = not all(keywords.is_negated(keyword, answer) for keyword in mentioned)
+    leaked = any(_is_stated(keyword, answer) for keyword in probe.forbidden)
     return Judgement(
         exposed=_supplied(probe.forbidden, context),
         leaked=leaked,
-        negated=bool(mentioned) and not leaked,
-        correct=not leaked and any(keywords.stands_in(keyword, answer) for keyword in probe.accepted),
+        negated=not leaked and any(keywords.stands_in(keyword, answer) for keyword in probe.forbidden),
+        correct=not leaked and any(_is_stated(keyword, answer) for keyword in probe.accepted),
         starved=not _supplied(probe.accepted, context),
     )
+
+
+def _is_stated(keyword: str, answer: str) -> bool:
+    return keywords.stands_in(keyword, answer) and not keywords.is_negated(keyword, answer)
 
 
 def _supplied(wanted: Sequence[str], context: Sequence[str]) -> bool:

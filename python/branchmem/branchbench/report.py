@@ -70,7 +70,7 @@ def read(folder: Path) -> tuple[list[Row], dict[str, Any]]:
     try:
         config: dict[str, Any] = json.loads((folder / CONFIG).read_bytes())
         answers = (folder / ANSWERS).read_bytes()
-        expected = config["answers_sha256"]
+        expected, *_ = (config[name] for name in ("answers_sha256", "model", "about", "methods"))
     except (OSError, ValueError, KeyError, TypeError) as error:
         why = f"no results of a run ({type(error).__name__}: {error}): name a folder that a run has written"
         raise ResultsRefused(str(folder), why) from error
@@ -113,7 +113,7 @@ def recount(folder: Path, scenarios: Iterable[Scenario], hashes: Mapping[str, st
     for name, expected in config.get("data", {}).items():
         if hashes.get(name) != expected:
             found = hashes.get(name, "not there")
-            why = f"{name} was {expected} at the run, here it is {found}: recount in a clone that has the data of the run"
+            why = f"{name} was {expected} at the run, here it is {found}: recount in a clone that has that data"
             raise ResultsRefused(str(folder), why)
     probes = {(scenario.id, probe.id): (scenario, probe) for scenario in scenarios for probe in scenario.probes}
     anew = []

@@ -133,7 +133,7 @@ def bench(
         return
     ran = {"part": part, "split": split, "language": language, "long": long}
     hashes = manifest.manifest_of(data).hashes(part=_value(part), split=split.value)
-    config = setting.described(chosen, hashes, ran)
+    config = setting.described(chosen, hashes, ran) if out else {}
     made = _rows(scenarios, chosen, setting, jobs if setting.extractive else 1)
     if out:
         report.write(out, made, config)
@@ -209,9 +209,10 @@ def _rows(scenarios: list[Scenario], methods: list[type[Method]], setting: Setti
                 made += some
                 advance(done, len(scenarios))
     except (TimeIsUp, KeyboardInterrupt) as end:
-        kept = "the same command goes on from there" if not setting.extractive else "the same command begins anew"
+        next_time = "begins anew" if setting.extractive else "goes on from there"
         why = "the time is up" if isinstance(end, TimeIsUp) else "interrupted"
-        refusal = typer.TyperException(f"{why}; {done} of {len(scenarios)} scenarios are done: {kept}")
+        left = f"{done} of {len(scenarios)} scenarios are done: the same command {next_time}"
+        refusal = typer.TyperException(f"{why}; {left}")
         refusal.exit_code = 1 if isinstance(end, TimeIsUp) else 130
         raise refusal from None
     return made

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from branchmem.branchbench import long
+from branchmem.errors import Error
 
 
 def main() -> None:
@@ -13,7 +14,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write into")
     parser.add_argument("--seed", default=long.SEED, help="text that all draws come from (default: %(default)r)")
     given = parser.parse_args()
-    for path in long.write(given.out, given.seed):
+    try:
+        written = long.write(given.out, given.seed)
+    except (Error, OSError) as error:
+        parser.exit(1, f"{parser.prog}: {error}\n")
+    for path in written:
         print(path)
 
 

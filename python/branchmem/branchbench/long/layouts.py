@@ -16,6 +16,11 @@ from branchmem.branchbench.long.talk import Act, Line, Talk
 
 CORRECTED: Final = "The old value stands on the path, in the message that was corrected later."
 TAKEN_BACK: Final = "The message that first stated it stands on the path; only the retraction forbids it."
+SLIP: Final = (
+    "What is forbidden corrects what is needed: a reader may hold that the correction is true on every branch."
+)
+ELSEWHERE: Final = "What is forbidden was stated in another conversation, which a memory of the user may span."
+TAKEN_OVER: Final = "The value was said on another branch only: who reads the messages of this one cannot know it."
 
 
 def edit(talk: Talk) -> None:
@@ -139,7 +144,7 @@ def correct(talk: Talk) -> None:
     acts = [partial(kept.correct, subject) for subject in (second[1], third[0], third[1], third[0])]
     kept.weave(acts, talk.goal)
     for subject in (first[0], second[0]):
-        talk.ask(kept, "correct", subject)
+        talk.ask(kept, "correct", subject, contested=SLIP)
     for subject in (second[1], *third):
         talk.ask(kept, "correct", subject, contested=CORRECTED)
     talk.ask_controls(kept, "correct", 2)
@@ -192,7 +197,7 @@ def retract_tree(talk: Talk) -> None:
     for line, stated in ((main, early), (other, early), (talk.draw.pick((main, other)), late)):
         talk.ask(line, "retract_tree", stated.subject, contested=TAKEN_BACK)
     for line, subject in zip((main, other), kept, strict=True):
-        talk.ask(line, "retract_tree", subject)
+        talk.ask(line, "retract_tree", subject, contested=ELSEWHERE)
         talk.ask_controls(line, "retract_tree", 1)
 
 
@@ -262,7 +267,7 @@ def adopt(talk: Talk) -> None:
     ]
     here.weave(acts, talk.goal)
     for taken, around in zip(found, left, strict=True):
-        talk.ask(here, "adopt", taken.subject, also=[around])
+        talk.ask(here, "adopt", taken.subject, also=[around], contested=TAKEN_OVER)
     talk.ask(here, "adopt", second[1])
     talk.ask(here, "adopt", talk.draw.pick(third))
     talk.ask_controls(here, "adopt", 2)

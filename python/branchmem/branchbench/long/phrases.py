@@ -51,10 +51,6 @@ class Subject:
     tips: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
 
-    @property
-    def is_request(self) -> bool:
-        return bool(self.calls)
-
     def texts(self) -> tuple[str, ...]:
         """All that can be said of it, with `{v}` for the value."""
         return (self.about, *self.states, self.fact, *self.asks, *self.tips, *self.calls)

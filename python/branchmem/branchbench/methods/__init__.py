@@ -16,7 +16,7 @@ from branchmem.branchbench.methods.langgraph import LangGraphStore
 from branchmem.branchbench.methods.mem0 import Mem0, Mem0Branch, Mem0Scripted, Mem0ScriptedBranch
 from branchmem.branchbench.methods.method import Method, Tools
 from branchmem.branchbench.methods.oracle import Oracle
-from branchmem.branchbench.methods.summary import RollingSummary
+from branchmem.branchbench.methods.summary import RollingSummary, RollingSummaryBranch
 from branchmem.branchbench.methods.vectors import NaiveVectors
 from branchmem.errors.branchbench import PackagesMissing, UnknownMethod
 
@@ -29,6 +29,7 @@ METHODS: Final[Mapping[str, type[Method]]] = MappingProxyType(
             FullHistory,
             CurrentBranch,
             RollingSummary,
+            RollingSummaryBranch,
             NaiveVectors,
             Mem0,
             Mem0Branch,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from langgraph.store.memory import InMemoryStore
 
 #: How many items a search asks for; LangGraph's own default is 10, which would leave some of the budget unused.
-LIMIT: Final = 20
+LIMIT: Final = 50
 
 _NAMESPACE: Final = ("user", "memories")
 

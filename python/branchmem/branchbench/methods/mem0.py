@@ -32,6 +32,8 @@ from branchmem.extra import extra
 
 #: The most that a model may answer to one exchange; an entry of Mem0's form takes 40 to 80 tokens.
 MAX_TOKENS: Final = 400
+#: How many memories a search asks for; Mem0's own default is 20, which would leave some of the budget unused.
+TOP_K: Final = 50
 #: Stands in Mem0's prompt in place of today, so that a run asks the same next year.
 DATE: Final = "2025-03-03"
 
@@ -279,9 +281,9 @@ class Store:
         self._memory.embedding_model.like = None
 
     def found(self, query: str) -> list[tuple[str, str]]:
-        """Ids and texts of what Mem0 finds for `query`, best first: at most 20, of a similarity of 0.1 or more."""
+        """Ids and texts of what Mem0 finds for `query`, best first: at most `TOP_K`, of a similarity of 0.1 or more."""
         with _arrived():
-            results = self._memory.search(query, filters={"user_id": _USER})["results"]
+            results = self._memory.search(query, filters={"user_id": _USER}, top_k=TOP_K)["results"]
         return [(found["id"], found["memory"]) for found in results]
 
     def delete(self, memory: str) -> None:
@@ -404,16 +406,19 @@ class Mem0Branch(Mem0):
         return super().context(anchor, question)
 
     def _retracted(self, retraction: Retraction, kept: Collection[str]) -> Iterable[str]:
-        """A branch's own store can delete what goes from that branch."""
-        in_effect = retraction.scope != "branch" or retraction.at in kept
+        """A branch's own store can delete what goes from that branch: what is taken back on it, in its conversation or
+        everywhere, not what another conversation has taken back for itself."""
+        conversation = self.scenario.path(retraction.at)[0].id
+        place = {"branch": retraction.at, "tree": conversation}.get(retraction.scope)
+        in_effect = place is None or place in kept
         return sorted(named(self.scenario, retraction).facts) if in_effect else ()
 
 
 class Mem0Scripted(Mem0):
-    """A bound: Mem0 OSS whose extraction finds the annotated facts, word for word."""
+    """Mem0 OSS whose extraction finds the annotated facts, word for word."""
 
     name = "Mem0, scripted"
-    line = "Mem0 OSS whose model answers with the annotated facts of each exchange: its extraction at its best"
+    line = "Mem0 OSS whose model answers with the annotated facts of each exchange"
     needs_chat = False
 
     def _model(self) -> _Model:
@@ -430,7 +435,7 @@ class Mem0Scripted(Mem0):
 
 
 class Mem0ScriptedBranch(Mem0Scripted, Mem0Branch):
-    """A bound: as `Mem0Scripted`, fed with the path only."""
+    """As `Mem0Scripted`, fed with the path only."""
 
     name = "Mem0, scripted, current branch"
     line = "Mem0 OSS with scripted extraction, a new memory for each anchor, fed with the exchanges on its path"

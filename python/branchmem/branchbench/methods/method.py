@@ -76,8 +76,8 @@ class Method(ABC):
     requires: ClassVar[tuple[str, ...]] = ()
     needs_chat: ClassVar[bool] = False
 
-    @classmethod
-    def load(cls) -> None:  # noqa: B027 — most need nothing
+    @classmethod  # noqa: B027 — most need nothing
+    def load(cls) -> None:
         """Import what `requires` names, which is not the method's time; called before each is made.
 
         Raises: ExtraMissing.
