@@ -19,7 +19,7 @@ from branchmem.branchbench.models.embedding import Embedding, VectorCache
 from branchmem.branchbench.run import Bench, rows
 from branchmem.branchbench.scenario import Scenario
 from branchmem.embedders import named
-from branchmem.errors.branchbench import ProcessLost
+from branchmem.errors.branchbench import CacheRefused, ProcessLost
 from dialogues import fit
 from remembering import tools
 
@@ -101,6 +101,18 @@ def test_the_processes_of_a_run_that_was_killed_end_too(tmp_path: Path) -> None:
 def test_a_process_that_was_killed_is_told_with_a_way_out() -> None:
     with pytest.raises(ProcessLost, match=r"one of 2 processes was killed.*fewer --jobs"):
         list(rows(SCENARIOS, [Killed], bench, 2))
+
+
+def refused() -> Bench:
+    raise CacheRefused("calls.jsonl", "line 1 is no call of a model")
+
+
+def test_what_a_process_cannot_be_made_of_is_told_as_in_a_run_of_one(capfd: pytest.CaptureFixture[str]) -> None:
+    for jobs in (1, 2):
+        with pytest.raises(CacheRefused, match="line 1 is no call of a model"):
+            list(rows(SCENARIOS, [Slow], refused, jobs))
+
+    assert capfd.readouterr() == ("", "")
 
 
 @dataclass

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from branchmem.branchbench import models, repeat, setting
+from branchmem.branchbench import manifest, models, repeat, setting
 from branchmem.branchbench.methods import METHODS
 from branchmem.branchbench.models import weights
 from branchmem.branchbench.models.chat import Chat, Reply, Request
@@ -171,9 +171,7 @@ def test_what_cannot_be_run_is_one_line(run: Run, words: tuple[str, ...], told: 
     assert ran.out == ""
 
 
-def test_results_of_nowhere_or_of_other_data_are_not_recounted(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_of_other_data_are_not_recounted(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def drawn(rows: object, methods: object, title: str, path: Path) -> None:
         for suffix in (".svg", ".png"):
             path.with_suffix(suffix).touch()
@@ -184,11 +182,10 @@ def test_results_of_nowhere_or_of_other_data_are_not_recounted(
     config = json.loads((results / "config.json").read_text())
     config["data"]["classic.dev.jsonl"] = "0" * 64
     (results / "config.json").write_text(json.dumps(config))
-    nowhere, other = (run("bench", "--recount", str(folder)) for folder in (tmp_path / "nowhere", results))
+    ran = run("bench", "--recount", str(results))
 
-    assert (nowhere.status, other.status) == (1, 1)
-    assert "no results of a run" in nowhere.err
-    assert f"classic.dev.jsonl was {'0' * 64} at the run" in other.err
+    assert (ran.status, ran.out) == (1, "")
+    assert f"classic.dev.jsonl was {'0' * 64} at the run" in ran.err
     assert json.loads((results / "config.json").read_text()) == config
 
 
@@ -237,3 +234,20 @@ def test_a_model_of_which_nothing_is_kept_is_refused(run: Run, answering: Answer
 
     assert ran.status == 1
     assert "no model" in ran.err
+
+
+def test_what_is_kept_is_packed_and_found_again(
+    run: Run, answering: Answering, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answering(Parrot())
+    asked = ("bench", "--model", "local", *SAMPLE, "--method", "oracle")
+    first = run(*asked)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(manifest, "data_folder", lambda: tmp_path / "data")
+        ran = run("bench", "--pack", "--json")
+        refused = run("bench", "--pack", "--model", "local")
+
+    assert (first.status, ran.status) == (0, 0)
+    assert ran.json["bytes"]["calls.jsonl.zst"] == (tmp_path / "cache" / "calls.jsonl.zst").stat().st_size > 1000
+    assert run(*asked, "--kept").out == first.out
+    assert refused.status == 2

@@ -23,6 +23,7 @@ GIVEN: dict[str, Any] = {
     "Iterable[str]": ["Chengdu", "Hangzhou"],
     "Iterable[object]": ["Chengdu", 7],
     "Iterable[int]": [7, 8],
+    "Mapping[str, Iterable[str]]": {"Chengdu": ["Hangzhou", "Xi'an"]},
 }
 #: What users are promised to catch from the package itself.
 PROMISED = {

@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from hashlib import sha256
 from itertools import zip_longest
-from multiprocessing import get_context, parent_process
+from multiprocessing import active_children, get_context, parent_process
 from threading import Thread
 from typing import TYPE_CHECKING, TypeVar, get_args
 
@@ -175,31 +176,35 @@ def rows(
 
     `bench` is called once in each process; with more than one it and the methods must be such as can be pickled: they
     stand at the top of a module that can be imported.
-    Raises: what `Bench.rows` raises; ProcessLost.  The scenarios before have then been given, and the processes end
-    with the scenario at which they are.  They end with this one, too, however it ends.
+    Raises: what `Bench.rows` raises; ProcessLost.  The scenarios before have then been given.  Who stops reading ends
+    the processes; they end with this one, too, however that ends.
     """
     if jobs == 1:
         made = bench()
         for scenario in scenarios:
             yield list(made.rows(scenario, methods))
         return
-    pool = ProcessPoolExecutor(jobs, get_context("spawn"), _equip, (bench,))
-    try:
+    with ProcessPoolExecutor(jobs, get_context("spawn"), _equip, (bench,)) as pool:
+        others = set(active_children())
         with _not_interrupted():
-            found = pool.map(partial(_rows, methods=methods), scenarios, chunksize=1)
-        yield from found
-    except BrokenProcessPool:
-        raise ProcessLost(jobs) from None
-    finally:
-        pool.shutdown(cancel_futures=True)
+            found = [pool.submit(_rows, scenario, methods) for scenario in scenarios]
+        try:
+            for future in found:
+                yield future.result()
+        except BrokenProcessPool:
+            raise ProcessLost(jobs) from None
+        except BaseException:
+            for process in set(active_children()) - others:
+                process.terminate()
+            raise
 
 
-_bench: Bench | None = None
+_bench: Callable[[], Bench]
 
 
 @contextmanager
 def _not_interrupted() -> Iterator[None]:
-    """Processes that are started within do not hear Ctrl-C, which a terminal sends to all: they end by the pool."""
+    """Processes that are started within do not hear Ctrl-C, which a terminal sends to all: this one ends them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -209,8 +214,8 @@ def _not_interrupted() -> Iterator[None]:
 
 def _equip(bench: Callable[[], Bench]) -> None:
     global _bench
+    _bench = cache(bench)  # made at the first scenario, so that what it raises is what the run raises
     Thread(target=_end_with_parent, daemon=True).start()
-    _bench = bench()
 
 
 def _end_with_parent() -> None:
@@ -218,12 +223,19 @@ def _end_with_parent() -> None:
     parent = parent_process()
     assert parent is not None
     parent.join()
-    os._exit(1)
+    while True:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(1.0)
 
 
 def _rows(scenario: Scenario, methods: Sequence[type[Method]]) -> list[Row]:
-    assert _bench is not None
-    return list(_bench.rows(scenario, methods))
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the method at work is closed
+    try:
+        return list(_bench().rows(scenario, methods))
+    except SystemExit:  # the pool would take it for an answer, and ask on
+        os._exit(1)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def sample(scenarios: Iterable[Scenario], probes: int) -> list[Scenario]:

