@@ -99,7 +99,7 @@ class Setting:
             "data": dict(hashes),
             "versions": {name: _version(name) for name in _VERSIONS},
             "python": platform.python_version(),
-            "machine": {"system": platform.platform(), "cores": os.cpu_count()},
+            "machine": {"system": f"{platform.system()} {platform.machine()}", "cores": os.cpu_count()},
         }
 
     def _about(self) -> str:
