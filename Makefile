@@ -13,6 +13,9 @@ bin := $(venv)/bin
 tools := $(venv)/.tools-ready
 dev := $(venv)/.dev-ready
 extension := $(venv)/.extension-ready
+adapters := .venv-adapters
+names := langgraph mcp mem0 openai_agents postgres
+rooms := $(names:%=$(adapters)/%/.ready)
 rust_sources := $(shell find rust -name target -prune -o -type f -print) Cargo.toml $(wildcard Cargo.lock)
 
 export VIRTUAL_ENV := $(CURDIR)/$(venv)
@@ -22,10 +25,10 @@ unexport CONDA_PREFIX PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test soak fuzz check format wheel bench branchbench clean
+.PHONY: help demo test test-adapters soak fuzz check format wheel bench branchbench clean
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
 
 demo: $(extension)  ## set up, build, and show the product at work
 	@$(bin)/branchmem demo
@@ -35,6 +38,17 @@ test: $(dev) $(extension)  ## set up, build, and run all tests
 	cargo build --release --package branchmem-bench --quiet
 	cargo run --release --quiet --package branchmem-fuzz -- --inputs 100000
 	$(bin)/python -m pytest
+
+# Each adapter is tried with its extra and no other, on the wheel.
+test-adapters: $(tools) $(extension) $(rooms)  ## set up, build, and test each adapter in an environment of its own
+	rm -rf $(adapters)/wheel
+	$(bin)/maturin build --release --quiet --out $(adapters)/wheel
+	@set -e; for name in $(names); do \
+	echo "adapter: $$name"; \
+	$(bin)/python -m pip --python $(adapters)/$$name install --quiet --force-reinstall --no-deps $(adapters)/wheel/*.whl; \
+	$(bin)/python -m pip --python $(adapters)/$$name install --quiet "$$(echo $(adapters)/wheel/*.whl)[$$name]"; \
+	$(adapters)/$$name/bin/python -m pytest tests/adapters/$$name; \
+	done
 
 soak: $(dev) $(extension)  ## the figures of a release: kills, damage, millions of events; an hour or more
 	$(bin)/python -m pytest --soak -m soak
@@ -74,7 +88,7 @@ branchbench: $(dev) $(extension)  ## does memory leak across branches: every met
 	$(bin)/branchmem bench
 
 clean:  ## remove what make made
-	rm -rf $(venv) dist target .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
+	rm -rf $(venv) $(adapters) dist target .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
 	rm -f python/branchmem/_core*.so
 	find python tests bench -name __pycache__ -prune -exec rm -rf {} +
 
@@ -90,6 +104,11 @@ $(tools): pyproject.toml
 
 $(dev): $(tools)
 	$(bin)/python -m pip install --quiet --group all
+	@touch $@
+
+$(adapters)/%/.ready: $(tools)
+	$(PYTHON) -m venv --clear --without-pip $(adapters)/$*
+	$(bin)/python -m pip --python $(adapters)/$* install --quiet --group adapter-$*
 	@touch $@
 
 $(extension): $(tools) $(rust_sources) pyproject.toml

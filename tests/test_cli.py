@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,6 @@ import branchmem as bm
 import pytest
 from branchmem import importers
 from branchmem import selftest as suite
-from branchmem.cli import transfer
 from commands import KEYS, Run
 from rich.cells import cell_len
 
@@ -353,8 +353,29 @@ def test_help_is_there_for_every_command_of_a_group(run: Run, group: str, comman
         assert "[[" not in asked.out
 
 
-def test_the_formats_are_those_of_the_importers() -> None:
-    assert [name.value for name in transfer.Format] == ["auto", *importers.FORMATS]
+def test_an_archive_is_imported_as_its_file_is(run: Run, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "export.zip", "w") as archive:
+        archive.write(EXPORT, "deep/conversations.json")
+        archive.writestr("user.json", "{}")
+
+    (of_archive,) = run("import", str(tmp_path / "export.zip"), "--json").json["files"]
+
+    (of_file,) = run("import", str(EXPORT), "--json", "--store", "b.bmem").json["files"]
+    assert of_archive == {**of_file, "file": str(tmp_path / "export.zip"), "unknown_types": 1}
+
+
+def test_the_password_of_a_url_is_never_said(run: Run) -> None:
+    refused = run("import", "postgresql://ann:s3cret@127.0.0.1:1/threads")
+
+    assert refused.status == 1
+    assert "s3cret" not in refused.out + refused.err
+
+
+def test_the_formats_are_those_of_the_importers(run: Run) -> None:
+    assert ", ".join(importers.FORMATS) in " ".join(run("import", "-h").out.replace("│", " ").split())
+    refused = run("import", str(EXPORT), "--format", "carrier-pigeon")
+    assert refused.status == 2
+    assert all(name in refused.err for name in importers.FORMATS)
 
 
 def test_the_installed_command_is_this_one() -> None:

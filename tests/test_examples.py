@@ -13,12 +13,18 @@ import pytest
 EXAMPLES = Path(__file__).parent.parent / "examples"
 #: What an example is about, in words that it prints.
 SAYS = {
+    "agent": ("scripted endpoint", "writes nothing. Chengdu again", "adopted by the lead"),
     "handover": ("held", "fast-forward", "adopted on the planner's branch", "nothing twice"),
+    "langgraph_leak": ("LangGraph's own store", "BranchStore", "The trip goes to Hangzhou."),
     "lifecycle": ("1 below the floor", "docker by combined", "docker by glob", "is on a sibling branch"),
     "worktrees": ("Neither sees what the other tries", "1 conflict about the cache", "what only they saw is erased"),
 }
 #: What an example needs that is an extra of branchmem.
-NEEDS = {"handover": ("cryptography", "bundles"), "lifecycle": ("yaml", "skills")}
+NEEDS = {
+    "handover": ("cryptography", "bundles"),
+    "langgraph_leak": ("langgraph", "langgraph"),
+    "lifecycle": ("yaml", "skills"),
+}
 
 
 def test_every_example_is_run() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from branchmem.errors import ImportFailed
 from branchmem.importers import Leaf, claude_code
+from branchmem.importers.files import opened
 from branchmem.importers.records import Report
 from exports import Log, counted, parents
 from transcripts import answer, boundary, call, line, returned, text, written
@@ -76,10 +77,11 @@ def test_the_order_of_a_folder_is_that_of_names_whatever_the_disk_says(tmp_path:
     for name in random.Random(SEED).sample(names, len(names)):
         written(tmp_path / name, [line(name, None)])
 
-    read = claude_code.sources(str(tmp_path), Report(), None)
+    with opened(str(tmp_path)) as files:
+        read = [record.id for source in claude_code.sources(files, Report()) for record in source.records()]
 
     order = ["a.jsonl", "b.jsonl", "c/d.jsonl", "a/subagents/z.jsonl", "agent-a.jsonl"]
-    assert [record.id for source in read for record in source.records()] == [f"{CC}:{name}" for name in order]
+    assert read == [f"{CC}:{name}" for name in order]
 
 
 def test_links_out_of_a_folder_are_not_followed(tmp_path: Path) -> None:
@@ -137,8 +139,8 @@ def test_messages_belong_to_the_session_that_they_name_not_to_their_file(tmp_pat
 
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", [line("a", None, "one"), line("b", "a", "two")])
-    with path.open("rb") as file:
-        source = next(claude_code.sources(str(path), Report(), file))
+    with opened(str(path)) as files:
+        source = next(claude_code.sources(files, Report()))
         places = [record.place for record in source.records()]
         path.write_bytes(b"{}\n" * 3)
 

@@ -7,11 +7,12 @@ import json
 import os
 import random
 import threading
+import zipfile
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import branchmem as bm
 import pytest
@@ -75,6 +76,26 @@ def test_entries_under_conversations_and_a_single_one(pieces: int) -> None:
     assert entries.read_again("a file", io.BytesIO(single), entry.span) == entry.value
     for empty in (b"[]", b"{ }", b'{"conversations": []}'):
         assert [entry.value for entry in found(empty)] == ([{}] if empty == b"{ }" else [])
+
+
+def test_an_entry_is_read_however_deeply_it_is_nested(pieces: int) -> None:
+    deep = b'{"a":[' * 3000 + b'"\xc3\xa9"' + b"]}" * 3000
+    data = b'[1, "x",' + deep + b" , 2]"
+
+    one, two, three, four = found(data)
+
+    assert (one.value, two.value, four.value) == (1, "x", 2)
+    assert data[three.span.start : three.span.end] == deep
+    for value in (three.value, entries.read_again("a file", io.BytesIO(data), three.span)):
+        at, depth = value, 0
+        while isinstance(at, dict):
+            ((at,),) = at.values()
+            depth += 1
+        assert (depth, at) == (3000, "é")
+    for broken, place in ((b"[" + deep[:-1] + b"]", len(deep)), (b"[" + deep[:-9], len(deep) - 8)):
+        with pytest.raises(ImportFailed) as refused:
+            found(broken)
+        assert refused.value.place == f"byte {place}"
 
 
 def values_or_place(data: bytes) -> list[Any] | int:
@@ -174,6 +195,9 @@ def export_of(kind: str, chats: int, turns: int) -> Iterator[bytes]:
     """An export of many chats, each with an edited prompt, in pieces: never all of it in memory."""
     text = "A sentence of an answer that is about as long as one. " * 12
     for i in range(chats):
+        if kind in LISTS:
+            yield (b"," if i else b"[") + json.dumps(listed(kind, i, turns, text)).encode()
+            continue
         some: dict[str, Any] = {}
         above = None
         for turn in range(turns):
@@ -187,7 +211,44 @@ def export_of(kind: str, chats: int, turns: int) -> Iterator[bytes]:
     yield b"]"
 
 
-@pytest.mark.parametrize("kind", ["chatgpt", "open-webui"])
+#: Formats of which a conversation is a list: where it stands, and how a message spells itself.
+LISTS: dict[str, Callable[..., dict[str, Any]]] = {
+    "claude-ai": lambda id, above, role, text: {
+        "uuid": id,
+        "parent_message_uuid": above,
+        "sender": role,
+        "text": "",
+        "content": [{"type": "text", "text": text}],
+    },
+    "librechat": lambda id, above, role, text: {
+        "messageId": id,
+        "parentMessageId": above,
+        "isCreatedByUser": role == "user",
+        "text": text,
+    },
+    "assistant-ui": lambda id, above, role, text: {
+        "message": {"id": id, "role": role, "content": [{"type": "text", "text": text}]},
+        "parentId": above,
+    },
+}
+
+
+def listed(kind: str, i: int, turns: int, text: str) -> dict[str, Any]:
+    """A conversation with an edited prompt, in a format that has its messages in a list."""
+    spell = LISTS[kind]
+    some = [
+        spell(f"m{turn}", f"m{turn - 1}" if turn else None, "assistant" if turn % 2 else "user", f"{i} {turn} {text}")
+        for turn in range(turns)
+    ]
+    some.append(spell("edit", "m0", "user", "otherwise"))
+    return {
+        "claude-ai": {"uuid": f"c{i}", "chat_messages": some},
+        "librechat": {"conversationId": f"c{i}", "messages": some},
+        "assistant-ui": {"id": f"c{i}", "messages": some},
+    }[kind]
+
+
+@pytest.mark.parametrize("kind", ["chatgpt", "open-webui", *LISTS])
 def test_a_log_is_not_asked_before_all_of_a_file_is_sound(kind: str, export: Any) -> None:
     whole = b"".join(export_of(kind, 5, 4))
 
@@ -199,7 +260,7 @@ def test_a_log_is_not_asked_before_all_of_a_file_is_sound(kind: str, export: Any
             importers.read(export(broken), stored=stored, erased=never)
 
 
-@pytest.mark.parametrize("kind", ["chatgpt", "open-webui"])
+@pytest.mark.parametrize("kind", ["chatgpt", "open-webui", *LISTS])
 @pytest.mark.parametrize("kept", [0, 1, 3])
 def test_an_import_that_was_cut_off_between_batches_is_completed_by_the_next(
     kind: str, kept: int, export: Any, path: Path
@@ -325,8 +386,22 @@ with bm.open(given["store"]) as store:
 """
 
 
+def write_archive(out: IO[bytes], chats: int, turns: int) -> int:
+    """Write an archive of two shards, compressed as exports are, and return how large they are unpacked."""
+    size = 0
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for shard in range(2):
+            with archive.open(f"conversations-{shard:03}.json", "w", force_zip64=True) as member:
+                for i, piece in enumerate(export_of("claude-ai", chats, turns)):
+                    half = i < chats // 2 if shard == 0 else i >= chats // 2
+                    if half or i == chats:
+                        piece = b"[" + piece[1:] if i in (0, chats // 2) else piece
+                        size += member.write(piece)
+    return size
+
+
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", ["chatgpt", "open-webui", "events"])
+@pytest.mark.parametrize("kind", ["chatgpt", "open-webui", "events", "archive"])
 def test_a_file_is_never_held_whole(kind: str, tmp_path: Path, figure: Figure, quote: Quote) -> None:
     megabytes = figure(24, 1000)
     file, turns = tmp_path / "export", 20
@@ -337,9 +412,11 @@ def test_a_file_is_never_held_whole(kind: str, tmp_path: Path, figure: Figure, q
                 bm.Message(f"m{i}", f"m{i - 1}" if i else None, text=f"{i} " + "x" * 700) for i in range(chats * turns)
             )
             out.writelines(importers.dump(messages))
+        elif kind == "archive":
+            size = write_archive(out, chats, turns)
         else:
             out.writelines(export_of(kind, chats, turns))
-    size = file.stat().st_size
+    size = file.stat().st_size if kind != "archive" else size
 
     ran = peak_memory(TWICE, file=file, store=tmp_path / "a.bmem")
 

@@ -58,6 +58,7 @@ from branchmem.store import Engine, Store, delete, open, open_temporary
 from branchmem.verdict import COMPAT, STRICT, Appended, Placed, Policy, Reason, Verdict
 
 if TYPE_CHECKING:
+    from branchmem.agent import wrap
     from branchmem.recall.decay import Decay
 
 __version__ = "0.1.0"
@@ -134,6 +135,7 @@ __all__ = [
     "new_id",
     "open",
     "open_temporary",
+    "wrap",
 ]
 
 if not TYPE_CHECKING:  # where types are checked, it would stand for any name
@@ -144,4 +146,8 @@ if not TYPE_CHECKING:  # where types are checked, it would stand for any name
             from branchmem.recall.decay import Decay
 
             return Decay
+        if name == "wrap":
+            from branchmem.agent import wrap
+
+            return wrap
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

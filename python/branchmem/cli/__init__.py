@@ -19,7 +19,19 @@ from typer.core import TyperGroup
 
 import branchmem as bm
 from branchmem import terminal
-from branchmem.cli import answers, benchmark, branches, bundles, changes, recall, transfer, trials, upkeep, worktrees
+from branchmem.cli import (
+    answers,
+    benchmark,
+    branches,
+    bundles,
+    changes,
+    mcp,
+    recall,
+    transfer,
+    trials,
+    upkeep,
+    worktrees,
+)
 from branchmem.terminal import say
 
 
@@ -95,6 +107,7 @@ PANELS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "compact": upkeep.compact,
         "salvage": upkeep.salvage,
     },
+    "Serving it": {"mcp": mcp.mcp},
     "Trying it": {"selftest": trials.selftest, "demo": trials.demo, "bench": benchmark.bench},
 }
 for panel, commands in PANELS.items():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import ExitStack
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -17,17 +18,8 @@ from branchmem.cli.forms import AsJson, StorePath, reading
 from branchmem.derive import MOST_MESSAGES
 from branchmem.derive import derive as notes_of
 from branchmem.events import Event
+from branchmem.importers import formats
 from branchmem.terminal import escaped, progress, say, say_json, show
-
-
-class Format(StrEnum):
-    """What a file to import may be."""
-
-    auto = "auto"
-    chatgpt = "chatgpt"
-    claude_code = "claude-code"
-    events = "events"
-    open_webui = "open-webui"
 
 
 class Leaf(StrEnum):
@@ -37,13 +29,41 @@ class Leaf(StrEnum):
     heuristic = "heuristic"
 
 
+_AUTO: Final = "auto"
+
+
+def _known(format: str) -> str:
+    if format not in (_AUTO, *importers.FORMATS):
+        raise typer.BadParameter(f"{terminal.plain(format)!r} is none of {', '.join((_AUTO, *importers.FORMATS))}")
+    return format
+
+
+def _there(files: list[str]) -> list[str]:
+    for file in files:
+        if not (formats.is_url(file) or os.path.exists(file)):
+            raise typer.BadParameter(f"{terminal.plain(formats.shown(file))!r} does not exist")
+    return files
+
+
 def import_(
     store: StorePath,
     files: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE…", help="Exports to read, or folders of Claude Code sessions.", exists=True),
+        list[str],
+        typer.Argument(
+            metavar="FILE…",
+            help="Exports to read: files, zip archives and folders of them, or the URL of a database.",
+            callback=_there,
+        ),
     ],
-    format: Annotated[Format, typer.Option(help="What the files are; auto looks into them.")] = Format.auto,
+    format: Annotated[
+        str,
+        typer.Option(
+            metavar="FORMAT",
+            help=f"What the files are: {', '.join(importers.FORMATS)}; auto looks into them.",
+            callback=_known,
+            autocompletion=lambda: [_AUTO, *importers.FORMATS],
+        ),
+    ] = _AUTO,
     leaf: Annotated[
         Leaf, typer.Option(help="Whether to guess a current leaf where a file names none.")
     ] = Leaf.declared,
@@ -59,18 +79,19 @@ def import_(
             return stack.enter_context(bm.open(store))
 
         for file in files:
-            name = file.name or str(file)
+            said = formats.shown(file)
+            name = Path(said).name or said
             with progress(f"importing {terminal.plain(name)}") as advance:
                 report = importers.import_file(
                     file,
                     append=lambda events: log().append(events),
                     stored=lambda id: stored(log(), id),
                     erased=lambda id: log().log.is_erased(id),
-                    format=format.value,
+                    format=format,
                     leaf=leaf.value,
                     progress=advance,
                 )
-            reports.append({"file": str(file), **report.to_dict()})
+            reports.append({"file": said, **report.to_dict()})
             if not as_json:
                 show(terminal.count_lines(name, report.counters()))
                 show(terminal.leaf_lines(report.current))

@@ -6,36 +6,41 @@ another, `append`.  No import brings back what was erased.  No file is held whol
 is read once to check it, so that a file that cannot be read writes nothing, and once
 more as its events are handed on.  A kill between two batches leaves a valid prefix,
 which the next import of the file completes.
+
+    formats       the table of formats, and which of them a file is in: a new format is a line there
+    files         the files of one import: a file, a folder, an archive that was unpacked
+    archives      zip archives, unpacked with care
+    entries       the conversations in a file of JSON, one by one
+    json_lines    the lines of a file
+    node_map      conversations that are a map or a list of nodes, as most exports have them
+    records       what format modules and the linker say to each other
+    forest        the records of one source, by their links
+    linker        from records to events
+    events_jsonl  branchmem's own events
+    any other     a format, or a part of one that it begins with
 """
 
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from itertools import chain
+from contextlib import ExitStack
+from itertools import chain, islice
 from types import TracebackType
-from typing import IO, Final
+from typing import Final
 
 from branchmem.errors import ImportFailed
 from branchmem.events import Event, Memory, Message
-from branchmem.importers import chatgpt, claude_code, events_jsonl, open_webui
-from branchmem.importers.entries import Entry, entries_of, unknown_shape
+from branchmem.importers import events_jsonl, formats
 from branchmem.importers.events_jsonl import dump
-from branchmem.importers.json_lines import first_lines
+from branchmem.importers.files import opened
+from branchmem.importers.formats import EVENTS, FORMATS
 from branchmem.importers.linker import link
 from branchmem.importers.records import BadLine, IsErased, Leaf, LeafChoice, Report, Source, Stored
 
-FORMATS: Final = ("chatgpt", "claude-code", "events", "open-webui")
 #: A batch is full with so many events, or with so many characters of text.
 BATCH: Final = 10_000
 BATCH_CHARACTERS: Final = 4 << 20
-EXPECTED: Final = "; or ".join(
-    (chatgpt.EXPECTED, open_webui.EXPECTED, claude_code.EXPECTED, events_jsonl.EXPECTED.partition(":")[0])
-)
-
 __all__ = ["BATCH", "FORMATS", "BadLine", "Leaf", "LeafChoice", "Reading", "Report", "dump", "import_file", "read"]
 
 
@@ -92,7 +97,7 @@ def read(
     format: str = "auto",
     leaf: LeafChoice = "declared",
 ) -> Reading:
-    """Read a file, or a folder of Claude Code sessions, writing nothing.
+    """Read a file, a folder or a zip archive of exports, or a database, writing nothing.
 
     `stored` gives the event that bears an id, or None; `erased` says whether its content was erased, so that
     nothing is made of what the file still says there.  `format` is one of
@@ -111,24 +116,24 @@ def read(
     name = os.fspath(path)
     report = Report()
     with ExitStack() as stack:
-        file = None if os.path.isdir(name) else stack.enter_context(_opened(name))
-        found: Iterable[Entry] | None = None
-        if format == "auto":
-            format, found = _looked_into(name, file)
-        events: Iterable[Event]
-        total = None
-        if format == "claude-code":
-            events = _linked(claude_code.sources(name, report, file), stored, erased, report, leaf)
-        elif file is None:
-            raise ImportFailed(name, "its opening", "a file: only sessions of Claude Code may be a folder")
-        elif format == "events":
-            events = new = events_jsonl.read(name, file, stored=stored, erased=erased, report=report)
-            total = len(new)
-        else:
-            tool = chatgpt if format == "chatgpt" else open_webui
-            found = entries_of(name, file, tool.EXPECTED) if found is None else found
-            events = _linked(tool.sources(name, file, found, report), stored, erased, report, leaf)
-        return Reading(format, events, total, report, stack.pop_all())
+        if formats.is_url(name):
+            tool, sources = formats.behind(name, format, report)
+            return Reading(tool, _linked(sources, stored, erased, report, leaf), None, report, stack.pop_all())
+        files = stack.enter_context(opened(name))
+        parts = formats.sorted_out(files, format, report)
+        called = ", ".join(parts)
+        own = parts.pop(EVENTS, None)
+        if own is not None and (parts or len(own) > 1):
+            raise ImportFailed(name, own.name(len(own) - 1), "our own events in one file, and nothing besides it")
+        if own is not None:
+            file = stack.enter_context(own.reading(0))
+            new = events_jsonl.read(own.shown(0), file, stored=stored, erased=erased, report=report)
+            return Reading(called, new, len(new), report, stack.pop_all())
+        found = [formats.sources_of(tool, some, report) for tool, some in parts.items()]
+        linked = [_linked(sources, stored, erased, report, leaf) for sources in found]
+        if len(linked) > 1:
+            linked = [_begun(events) for events in linked]
+        return Reading(called, chain(*linked), None, report, stack.pop_all())
     raise AssertionError("nothing suppresses an exception here")
 
 
@@ -162,42 +167,13 @@ def import_file(
     return reading.report
 
 
+def _begun(events: Iterator[Event]) -> Iterator[Event]:
+    """The same events, the first of them read: what a format cannot read at all is found before others are written."""
+    return chain([*islice(events, 1)], events)
+
+
 def _linked(
     sources: Iterable[Source], stored: Stored, erased: IsErased, report: Report, leaf: LeafChoice
 ) -> Iterator[Event]:
     for source in sources:
         yield from link(source, stored=stored, erased=erased, report=report, leaf=leaf)
-
-
-@contextmanager
-def _opened(name: str) -> Iterator[IO[bytes]]:
-    """The file, open; a copy on disk of what can be read only once, such as a pipe."""
-    with ExitStack() as stack:
-        try:
-            file: IO[bytes] = stack.enter_context(open(name, "rb"))
-            if not file.seekable():
-                copy = stack.enter_context(tempfile.TemporaryFile())
-                shutil.copyfileobj(file, copy)
-                file = copy
-        except OSError as error:
-            raise ImportFailed(name, "its opening", f"a file that can be read ({error.strerror})") from error
-        yield file
-
-
-def _looked_into(name: str, file: IO[bytes] | None) -> tuple[str, Iterable[Entry] | None]:
-    """The format of a file by its keys, and the entries of an export, of which some have been read."""
-    if file is None:
-        return "claude-code", None
-    lines = first_lines(file)
-    if events_jsonl.looks_like(lines):
-        return "events", None
-    if claude_code.looks_like(lines):
-        return "claude-code", None
-    read: list[Entry] = []
-    rest = entries_of(name, file, EXPECTED)
-    for entry in rest:
-        for tool in (chatgpt, open_webui):
-            if tool.looks_like(entry.value):
-                return tool.TOOL, chain(read, [entry], rest)
-        read.append(entry._replace(value=None) if read else entry)
-    raise unknown_shape(name, read[0] if read else None, EXPECTED)

@@ -22,9 +22,10 @@ A node without a message holds its place too, without role, text or time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from branchmem.importers.entries import Entry
+from branchmem.importers.files import Files
 from branchmem.importers.node_map import Chat, Export, Node, conversations, joined, nodes, time
 from branchmem.importers.records import Report, Source
 
@@ -48,9 +49,9 @@ def looks_like(entry: Any) -> bool:
     return isinstance(entry, dict) and isinstance(entry.get("mapping"), dict) and bool(entry["mapping"])
 
 
-def sources(path: str, file: IO[bytes], found: Iterable[Entry], report: Report) -> Iterator[Source]:
-    """The conversations of an open file; see `conversations`."""
-    return conversations(path, file, found, Export(TOOL, EXPECTED, looks_like, _ids, _chat), report)
+def sources(files: Files, found: Iterable[Entry], report: Report) -> Iterator[Source]:
+    """The conversations of some files; see `conversations`."""
+    return conversations(files, found, Export(TOOL, EXPECTED, looks_like, _ids, _chat), report)
 
 
 def _ids(entry: dict[str, Any]) -> Iterable[object]:

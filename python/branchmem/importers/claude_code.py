@@ -43,16 +43,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
-from typing import IO, Any, Final
+from pathlib import PurePath
+from typing import Any, Final
 
 from branchmem.errors import ImportFailed
 from branchmem.events import Memory
 from branchmem.importers import claude_code_leaves, json_lines
 from branchmem.importers.claude_code_content import TURNS, blocks, name, said
-from branchmem.importers.claude_code_files import Files, number_of, offset_of
 from branchmem.importers.claude_code_leaves import ASIDE, BESIDE, MAIN
 from branchmem.importers.claude_code_summaries import Summaries
+from branchmem.importers.files import Files, number_of, offset_of
 from branchmem.importers.records import (
+    ASSUMED_LINEAR,
     Content,
     Leaf,
     Linked,
@@ -122,24 +124,31 @@ def _is_told(form: dict[str, Any]) -> bool:
     return kind in _BESIDE and not form.keys().isdisjoint(("sessionId", "leafUuid", "messageId"))
 
 
-def sources(path: str, report: Report, file: IO[bytes] | None) -> Iterator[Source]:
-    """All transcripts in a folder as one source, since sessions continue each other; or one, where a file is open."""
-    yield _Transcripts(path, report, file)
+def sources(files: Files, report: Report) -> Iterator[Source]:
+    """All transcripts as one source, since sessions continue each other; what agents did comes after all else."""
+    yield _Transcripts(
+        files.only(sorted(range(len(files)), key=lambda number: _is_by_agent(files.name(number)))), report
+    )
+
+
+def _is_by_agent(name: str) -> bool:
+    parts = PurePath(name).parts
+    return bool(parts) and (parts[-1].startswith("agent-") or "subagents" in parts[:-1])
 
 
 class _Transcripts(Source):
-    """The transcripts at a path, in their order, read a line at a time.
+    """Transcripts, in their order, read a line at a time.
 
     Cost: some 33 bytes a record, and the ids of copies whose uuids were rewritten.
     Raises: ImportFailed where no line is a message, where a file cannot be read,
     and where it changed between two readings.
     """
 
-    def __init__(self, path: str, report: Report, file: IO[bytes] | None) -> None:
+    def __init__(self, files: Files, report: Report) -> None:
         self.leaves: dict[str, Leaf] = {}
-        self.path = path
+        self.path = files.path
         self._report = report
-        self._files = Files(path, file)
+        self._files = files
         self._ends = claude_code_leaves.Leaves()
         self._summaries = Summaries()
         self._conversations: dict[str, str] = {}
@@ -357,7 +366,7 @@ class _Transcripts(Source):
                     (name(block.get("tool_use_id")) for block in blocks(form.get("message"))), None
                 )
         if name(form.get("uuid")) is None:
-            meta["assumed_linear"] = True
+            meta[ASSUMED_LINEAR] = True
         return {name: value for name, value in meta.items() if value is not None}
 
 

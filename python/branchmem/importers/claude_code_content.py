@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-from branchmem.importers.records import repaired
+from branchmem.importers.records import iso_time, repaired
 
 #: The types of lines that a model takes for turns of a conversation.
 TURNS: Final = ("user", "assistant")
@@ -54,7 +54,7 @@ def said(form: dict[str, Any]) -> tuple[str | None, str | None, datetime | None,
         known = False
     if form.get("isMeta") is True:
         text = None
-    return role or name(kind), text, _time(form.get("timestamp")), known
+    return role or name(kind), text, iso_time(form.get("timestamp")), known
 
 
 def _said(content: object) -> tuple[str, bool]:
@@ -84,12 +84,3 @@ def blocks(message: object) -> list[dict[str, Any]]:
 def name(value: object) -> str | None:
     """A string that can name something, however long, None for whatever cannot."""
     return repaired(value)[0] if isinstance(value, str) and value else None
-
-
-def _time(value: object) -> datetime | None:
-    """A time in ISO 8601 with its offset; None for whatever is none."""
-    try:
-        time = datetime.fromisoformat(value) if isinstance(value, str) else None
-    except ValueError:
-        return None
-    return None if time is None or time.utcoffset() is None else time

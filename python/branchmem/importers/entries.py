@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any, Final, NamedTuple
 
 from branchmem.errors import ImportFailed
+from branchmem.importers import deep_json
 from branchmem.importers.records import Report, repaired
 
 WRAPPER: Final = "conversations"
@@ -32,11 +33,12 @@ _SHOWN_KEYS: Final = 8
 
 
 class Span(NamedTuple):
-    """Where an entry stands in the file, in bytes, and a checksum of them."""
+    """Where an entry stands in its file, in bytes, a checksum of them, and the number of the file."""
 
     start: int
     end: int
     checksum: int
+    number: int = 0
 
 
 class Entry(NamedTuple):
@@ -111,15 +113,15 @@ def unknown_shape(path: str, first: Entry | None, expected: str) -> ImportFailed
 
 
 def read_again(path: str, file: IO[bytes], span: Span) -> Any:
-    """The entry that stands there; objects that repeat a key are `Repeated`."""
+    """The entry that stands there; objects that repeat a key are `Repeated`, unless it is nested very deeply."""
     file.seek(span.start)
     data = file.read(span.end - span.start)
     if zlib.crc32(data) != span.checksum:
         raise ImportFailed(path, f"byte {span.start}", "what stood there when it was read first")
     try:
         return json.loads(data.decode(), object_pairs_hook=_pairs)
-    except RecursionError:  # called from deeper down than at first
-        raise ImportFailed(path, f"byte {span.start}", "JSON that is nested less deeply") from None
+    except RecursionError:
+        return deep_json.loads(data.decode())
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -197,8 +199,6 @@ class _Text:
         self.checksum = 0
         file.seek(0)
         mark = file.read(4)
-        if mark == b"PK\x03\x04":
-            raise ImportFailed(path, "byte 0", f"{expected}, not an archive: unpack it and import what is in it")
         self.byte = self._decoded = 3 if mark.startswith(codecs.BOM_UTF8) else 0
         file.seek(self.byte)
         self.skip()
@@ -232,15 +232,16 @@ class _Text:
 
     def value(self) -> tuple[Span, Any]:
         """Pass the value that begins at the next character; what has been read grows until it stands whole."""
+        decode: Callable[[str, int], tuple[Any, int]] = _DECODER.raw_decode
         while True:
             try:
-                value, end = _DECODER.raw_decode(self._text, self._at)
+                value, end = decode(self._text, self._at)
             except json.JSONDecodeError as error:
                 cut = error.pos + _CUT > len(self._text) or error.msg.startswith("Unterminated string")
                 if not (cut and self._read()):
                     raise self.failure(f"in JSON ({error.msg})", error.pos) from None
             except RecursionError:
-                raise self.failure("in JSON that is nested less deeply") from None
+                decode = deep_json.decoded
             except ValueError as error:  # a number of thousands of digits
                 raise self.failure(f"in JSON ({error})") from None
             else:

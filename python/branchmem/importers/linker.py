@@ -29,6 +29,7 @@ from branchmem.errors import ImportFailed, InvalidEvent
 from branchmem.events import Legacy, Memory, Message
 from branchmem.importers.forest import COPIED, FIRST, LINKED, USABLE, Forest, Starts, digest, numbers
 from branchmem.importers.records import (
+    ASSUMED_LINEAR,
     NO_LEAF,
     Content,
     IsErased,
@@ -306,7 +307,7 @@ class _Events:
                 raise ImportFailed(self._source.path, f"the content of {id}", "what stood there when it was read first")
             if held is None and (first or name != id):
                 return name, parent, message
-            if held is not None and copied and name == id and self._is_copy(message):
+            if held is not None and name == id and self._is_copy(message, copied=copied):
                 self._report.duplicates += 1
                 return name, held.parent, None
             self._report.edited += name == id
@@ -336,10 +337,12 @@ class _Events:
         else:
             self._bearers[number] = node
 
-    def _is_copy(self, message: Message) -> bool:
-        """Whether the log has a message of this id that says the same."""
+    def _is_copy(self, message: Message, *, copied: bool) -> bool:
+        """Whether the log has a message of this id that says the same, copied, or in the place assumed for it."""
         event = self._stored(message.id)
-        return isinstance(event, Message) and (event.role, event.text) == (message.role, message.text)
+        if not isinstance(event, Message) or (event.role, event.text) != (message.role, message.text):
+            return False
+        return copied or (event.parent == message.parent and ASSUMED_LINEAR in event.meta.keys() ^ message.meta.keys())
 
     def _top(self, id: str) -> str | None:
         """The message at which the parents of one end, None where they do not end; remembered for those on the way."""

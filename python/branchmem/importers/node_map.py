@@ -1,4 +1,4 @@
-"""A conversation as a map from keys to nodes, which ChatGPT and Open WebUI both export.
+"""A conversation as a map from keys to nodes, which ChatGPT and Open WebUI export, or as a list of them.
 
 The key is the identity of a node, whatever its `id` says, and one field of it
 names the parent.  A list of children ranks siblings, and gives a parent only to
@@ -13,15 +13,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import IO, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from branchmem.canonical import NO_META
 from branchmem.importers.entries import Entry, Repeated, Span, by_conversation, read_again
+from branchmem.importers.files import Files
 from branchmem.importers.records import Content, Leaf, LeafSource, Record, Report, Source, event_id, repaired
 
 # Stands for a parent that cannot be read, in ids of messages that do not exist.
 _UNREADABLE: Final = "?"
+#: Where `keyed` finds links in a value.
+PARENT: Final = "parent"
+CHILDREN: Final = "children"
 _UNRANKED: Final = 1 << 62
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -44,6 +49,7 @@ class Node:
     text: str | None = None
     created: datetime | None = None
     readable: bool = True
+    meta: Mapping[str, Any] = field(default_factory=lambda: NO_META)
 
 
 class Chat(NamedTuple):
@@ -73,17 +79,16 @@ class Conversation(Source):
 
     def __init__(
         self,
-        path: str,
-        file: IO[bytes],
+        files: Files,
         spans: Sequence[Span],
         tool: str,
         name: str,
         chat: Callable[[Any, Report], Chat],
         report: Report,
     ) -> None:
-        self.path = path
+        self.path = files.path
         self.leaves: dict[str, Leaf] = {}
-        self._file = file
+        self._files = files
         self._spans = spans
         self._tool = tool
         self._name = name
@@ -94,7 +99,8 @@ class Conversation(Source):
     def records(self) -> Iterator[Record]:
         root = self._id()
         for span in self._spans:
-            chat = self._chat(read_again(self.path, self._file, span), self._report)
+            entry = read_again(self._files.shown(span.number), self._files.file(span.number), span)
+            chat = self._chat(entry, self._report)
             for node in chat.nodes:
                 yield self._record(root, node, len(self._nodes))
                 self._nodes.append(node)
@@ -103,7 +109,7 @@ class Conversation(Source):
 
     def content(self, place: int) -> Content:
         node = self._nodes[place]
-        return Content(node.role, node.text, node.created)
+        return Content(node.role, node.text, node.created, node.meta)
 
     def _record(self, root: str, node: Node, place: int) -> Record:
         parent = f"{_UNREADABLE}:{node.key}" if node.astray else node.parent
@@ -116,6 +122,7 @@ class Conversation(Source):
             role=node.role,
             text=node.text,
             created=node.created,
+            meta=node.meta,
             usable=not node.unlinked and not node.astray,
             place=place,
         )
@@ -124,10 +131,8 @@ class Conversation(Source):
         return event_id(self._tool, self._name, *key)
 
 
-def conversations(
-    path: str, file: IO[bytes], found: Iterable[Entry], export: Export, report: Report
-) -> Iterator[Source]:
-    """The conversations of an open file, once all its entries have been found; each let go of when it is given out.
+def conversations(files: Files, found: Iterable[Entry], export: Export, report: Report) -> Iterator[Source]:
+    """The conversations of some files, once all entries have been found; each let go of when it is given out.
 
     What cannot be read is counted in `report.unknown_types`.  Raises: ImportFailed.
     """
@@ -137,8 +142,8 @@ def conversations(
             return None
         return _named(export.ids(entry), lambda: export.chat(entry, Report()).nodes, report)
 
-    spans = by_conversation(path, found, export.expected, name, report)
-    return (Conversation(path, file, spans.pop(name), export.tool, name, export.chat, report) for name in list(spans))
+    spans = by_conversation(files.path, found, export.expected, name, report)
+    return (Conversation(files, spans.pop(name), export.tool, name, export.chat, report) for name in list(spans))
 
 
 def nodes(
@@ -174,6 +179,32 @@ def nodes(
             node.order = ranks.get((above, node.key), _UNRANKED)
         report.unknown_types += not node.readable
     return found
+
+
+def keyed(
+    listed: Iterable[tuple[object, Any]], say: Callable[[Node, dict[str, Any]], None], report: Report
+) -> list[Node]:
+    """The nodes of a list, each an id and its value, in the order of the list.
+
+    Links stand under `parent` and `children`.  What has no id goes by its position, and is counted, as is what is
+    no object: it is left out.
+    """
+    pairs: list[tuple[str, Any]] = []
+    nameless: set[str] = set()
+    for position, (id, value) in enumerate(listed):
+        if not isinstance(value, dict):
+            report.unknown_types += 1
+            continue
+        key = id if isinstance(id, str) and id else str(position)
+        if key is not id:
+            nameless.add(key)
+        pairs.append((key, value))
+
+    def say_it(node: Node, value: dict[str, Any]) -> None:
+        node.readable = node.readable and node.key not in nameless
+        say(node, value)
+
+    return nodes(Repeated(pairs), say_it, report, parent=PARENT, children=CHILDREN)
 
 
 def _named(given: Iterable[object], nodes: Callable[[], Iterable[Node]], report: Report) -> str:
@@ -214,9 +245,9 @@ def time(value: Any) -> datetime | None:
         return None
 
 
-def _read_parent(node: Node, value: dict[str, Any], field: str) -> None:
-    parent = value.get(field)
-    if field not in value:
+def _read_parent(node: Node, value: dict[str, Any], name: str) -> None:
+    parent = value.get(name)
+    if name not in value:
         node.unlinked = True
     elif isinstance(parent, str):
         node.parent = repaired(parent)[0]

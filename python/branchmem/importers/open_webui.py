@@ -23,9 +23,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from branchmem.importers.entries import Entry, Repeated
+from branchmem.importers.files import Files
 from branchmem.importers.node_map import Chat, Export, Node, conversations, joined, nodes, time
 from branchmem.importers.records import Report, Source
 
@@ -41,9 +42,9 @@ def looks_like(entry: Any) -> bool:
     return isinstance(entry, dict) and ("chat" in entry or "history" in entry) and _messages(entry) is not None
 
 
-def sources(path: str, file: IO[bytes], found: Iterable[Entry], report: Report) -> Iterator[Source]:
-    """The chats of an open file; see `conversations`."""
-    return conversations(path, file, found, Export(TOOL, EXPECTED, looks_like, _ids, _chat), report)
+def sources(files: Files, found: Iterable[Entry], report: Report) -> Iterator[Source]:
+    """The chats of some files; see `conversations`."""
+    return conversations(files, found, Export(TOOL, EXPECTED, looks_like, _ids, _chat), report)
 
 
 def _ids(entry: dict[str, Any]) -> Iterable[object]:

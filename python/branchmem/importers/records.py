@@ -27,6 +27,8 @@ LeafChoice = Literal["declared", "heuristic"]
 # Part of how ids are formed, for good: another number would give known messages new ids.
 LONGEST_ID_BYTES: Final = 256
 SHOWN_BAD_LINES: Final = 20
+#: Marks, in its meta, a message that was taken to follow the one before it since its file has no links.
+ASSUMED_LINEAR: Final = "assumed_linear"
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -144,6 +146,7 @@ class Report:
     duplicates     copies that stand for a message counted already, or for a stored one better linked
     erased         records and events whose content was erased in the log and stays so, whatever they say
     edited         messages whose id is taken by other content: stored, or earlier in the file
+    vanished       messages that a later state of their conversation no longer lists; they are imported all the same
     bad_lines      lines that could not be read; `bad` shows the first of them
     unknown_types  entries without messages, nodes not quite readable, content of no known type
     replaced       lone surrogates that became U+FFFD
@@ -161,6 +164,7 @@ class Report:
     duplicates: int = 0
     erased: int = 0
     edited: int = 0
+    vanished: int = 0
     bad_lines: int = 0
     unknown_types: int = 0
     replaced: int = 0
@@ -193,6 +197,15 @@ _COUNTERS: Final = tuple(slot.name for slot in fields(Report) if slot.type == "i
 def repaired(text: str) -> tuple[str, int]:
     """`text` with U+FFFD for each lone surrogate, and how many there were."""
     return (text, 0) if text.isascii() else _SURROGATES.subn("\ufffd", text)
+
+
+def iso_time(value: object) -> datetime | None:
+    """A time in ISO 8601 with its offset; None for whatever is none."""
+    try:
+        time = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+    return None if time is None or time.utcoffset() is None else time
 
 
 def event_id(*parts: str) -> str:

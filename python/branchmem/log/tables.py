@@ -19,7 +19,7 @@ from branchmem.errors import StoreDamaged, TooManyEmbedders
 
 #: When memories were last used.
 ACCESS: Final = "access"
-TABLES: Final = ("refs", "reflog", "pending", "pins", "held", ACCESS)
+TABLES: Final = ("refs", "reflog", "pending", "pins", "held", "extracted", ACCESS)
 #: The tables that keep the vectors of an embedder begin so, and go on with its name.
 VECTORS: Final = "vectors:"
 #: LMDB has room for so many of them beside all others.

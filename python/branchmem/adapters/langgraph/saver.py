@@ -1,0 +1,410 @@
+"""Any checkpointer, with what is remembered in a step tied to the checkpoint that the step produces.
+
+The checkpointer saves as before, and decides alone what a graph goes on from.  Before it saves, the store learns the
+checkpoint and takes what is pending; where the checkpointer then fails, nothing stands at what the store has learnt.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from branchmem.adapters.langgraph import commits, pending, threads
+from branchmem.adapters.langgraph.commits import Saved
+from branchmem.adapters.langgraph.places import Run, attempt_of, control_of, is_in_task, levels_of, thread_of
+from branchmem.adapters.langgraph.store import BranchStore
+from branchmem.session.settled import settled
+
+#: What tells of a task that it is not done: it failed, or waits for an answer.
+_CONTROL: Final = frozenset({"__error__", "__error_source_node__", "__interrupt__", "__resume__"})
+#: Under which name the tasks of a graph write what comes from outside.
+_NULL_TASK: Final = "00000000-0000-0000-0000-000000000000"
+#: Where a pool keeps whose a thread is: in the metadata of its checkpoints.
+_OWNER: Final = "branchmem_owner"
+
+
+class BranchingSaver(BaseCheckpointSaver[Any]):
+    """A checkpointer that tells a store which checkpoints there are.  Made by `branching`."""
+
+    def __init__(self, saver: BaseCheckpointSaver[Any], store: BranchStore) -> None:
+        self.saver = saver
+        self.branch_store = store
+
+    @property
+    def serde(self) -> SerializerProtocol:  # type: ignore[override]  # an attribute of the base
+        """How the checkpointer that is wrapped writes values."""
+        return self.saver.serde
+
+    @property
+    def config_specs(self) -> list[Any]:
+        """As the checkpointer that is wrapped says."""
+        return list(self.saver.config_specs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("saver", "branch_store"):  # while it is being copied
+            raise AttributeError(name)
+        return getattr(self.saver, name)
+
+    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> BranchingSaver:
+        """As the checkpointer that is wrapped, wrapped again."""
+        saver = self.saver.with_allowlist(extra_allowlist)
+        if saver is self.saver:
+            return self
+        clone = copy.copy(self)
+        clone.saver = saver
+        return clone
+
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        """As the checkpointer that is wrapped counts versions."""
+        return self.saver.get_next_version(current, channel)
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The checkpoint; where a run begins with it, the store learns it, and what is above it."""
+        found = self.saver.get_tuple(config)
+        if control_of(config) is not None:
+            lacks = self._begin(config, found)
+            while lacks is not None and lacks.above is not None:
+                lacks.add(self.saver.get_tuple(lacks.above))
+            self._learn(config, lacks)
+        return found
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """As `get_tuple`."""
+        found = await self.saver.aget_tuple(config)
+        if control_of(config) is not None:
+            lacks = await settled(partial(self._begin, config, found))
+            while lacks is not None and lacks.above is not None:
+                lacks.add(await self.saver.aget_tuple(lacks.above))
+            await settled(partial(self._learn, config, lacks))
+        return found
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """The checkpoints; where a subgraph begins with one again, the store is told."""
+        for found in self.saver.list(config, filter=filter, before=before, limit=limit):
+            self._note_tip(config, found)
+            yield found
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """As `list`."""
+        async for found in self.saver.alist(config, filter=filter, before=before, limit=limit):
+            self._note_tip(config, found)
+            yield found
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Save, after the store has taken what belongs to the checkpoint."""
+        lacks = self._lacking(config)
+        while lacks is not None and lacks.above is not None:
+            lacks.add(self.saver.get_tuple(lacks.above))
+        settle = self._save(config, checkpoint, metadata, lacks)
+        done = self.saver.put(config, checkpoint, self._signed(config, metadata), new_versions)
+        if settle is not None:
+            settle()
+        return done
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """As `put`."""
+        lacks = await settled(partial(self._lacking, config))
+        while lacks is not None and lacks.above is not None:
+            lacks.add(await self.saver.aget_tuple(lacks.above))
+        settle = await settled(partial(self._save, config, checkpoint, metadata, lacks))
+        done = await self.saver.aput(config, checkpoint, self._signed(config, metadata), new_versions)
+        if settle is not None:
+            await settled(settle)
+        return done
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Keep what a task has written, after the store was told whether it is done."""
+        self._finish(config, writes, task_id)
+        self.saver.put_writes(config, writes, task_id, task_path)
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """As `put_writes`."""
+        await settled(partial(self._finish, config, writes, task_id))
+        await self.saver.aput_writes(config, writes, task_id, task_path)
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Delete a thread, and erase what was remembered in it."""
+        owner = owner_of_thread(self.saver.get_tuple(at_thread(thread_id))) if self.has_owners else None
+        self.saver.delete_thread(thread_id)
+        self.mirror(owner, partial(threads.delete, thread=str(thread_id)))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """As `delete_thread`."""
+        owner = owner_of_thread(await self.saver.aget_tuple(at_thread(thread_id))) if self.has_owners else None
+        await self.saver.adelete_thread(thread_id)
+        await settled(partial(self.mirror, owner, partial(threads.delete, thread=str(thread_id))))
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """As the checkpointer that is wrapped knows it."""
+        return self.saver.get_delta_channel_history(config=config, channels=channels)
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """As `get_delta_channel_history`."""
+        return await self.saver.aget_delta_channel_history(config=config, channels=channels)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.saver!r}>"
+
+    # what the store is told; all of it may wait for the disk
+
+    @property
+    def has_owners(self) -> bool:
+        """Whether threads have owners, since the store is a pool."""
+        return self.branch_store.has_owners
+
+    def _begin(self, config: RunnableConfig, found: CheckpointTuple | None) -> _Lacking | None:
+        """A run begins, or a subgraph in it; what the store lacks of the checkpoint that it begins with."""
+        thread, namespace = thread_of(config), _namespace(config)
+        if thread is None or (is_in_task(config) and not namespace) or self._only_looks(config, namespace):
+            return None
+        if namespace:
+            self._begin_loop(config, namespace, found)
+            return None
+        run = self.branch_store.runs.begin(control_of(config), thread)
+        if found is None:
+            return None
+        if config["configurable"].get("checkpoint_id"):
+            run.looking.add("")
+        run.last = run.loaded = found.checkpoint["id"]
+        run.versions = dict(found.checkpoint["channel_versions"])
+        return self._lacking_at(config, thread, found.checkpoint["id"], found)
+
+    def _only_looks(self, config: RunnableConfig, namespace: str) -> bool:
+        """Whether a loop has begun with a checkpoint that was named, and this asks which one is the latest."""
+        run = self.branch_store.runs.of(config)
+        if run is None or config["configurable"].get("checkpoint_id", "") is not None or namespace not in run.looking:
+            return False
+        run.looking.discard(namespace)
+        return True
+
+    def _begin_loop(self, config: RunnableConfig, namespace: str, found: CheckpointTuple | None) -> None:
+        run = self.branch_store.runs.of(config)
+        if run is None:
+            return
+        _note_loop(run, config)
+        if found is None:
+            run.tips.pop(namespace, None)
+        else:
+            run.tips[namespace] = found.checkpoint["id"]
+            if config["configurable"].get("checkpoint_id"):
+                run.looking.add(namespace)
+        with self.branch_store.opened(config) as store:
+            pending.begin_loop(store, run, namespace)
+
+    def _note_tip(self, config: RunnableConfig | None, found: CheckpointTuple) -> None:
+        """The checkpoint that a subgraph begins with, where a run that goes back looks for it in the list."""
+        run = None if config is None or not _namespace(config) else self.branch_store.runs.of(config)
+        if config is not None and run is not None:
+            _note_loop(run, config)
+            run.tips[_namespace(config)] = found.checkpoint["id"]
+
+    def _lacking(self, config: RunnableConfig) -> _Lacking | None:
+        """What the store lacks above a checkpoint of a thread that is to be saved."""
+        parent = config["configurable"].get("checkpoint_id")
+        thread = thread_of(config)
+        if not parent or _namespace(config) or thread is None:
+            return None
+        return self._lacking_at(config, thread, parent, None)
+
+    def _lacking_at(
+        self, config: RunnableConfig, thread: str, checkpoint: str, found: CheckpointTuple | None
+    ) -> _Lacking | None:
+        with self.branch_store.opened(config) as store:
+            if commits.is_known(store, thread, checkpoint):
+                return None
+            lacks = _Lacking(thread, checkpoint, lambda id: commits.is_known(store, thread, id))
+        if found is not None:
+            lacks.add(found)
+        return lacks
+
+    def _learn(self, config: RunnableConfig, lacks: _Lacking | None) -> None:
+        if lacks is not None and lacks.found:
+            with self.branch_store.opened(config) as store:
+                commits.save(store, lacks.found[-1], lacks.found[:-1], None, resumes=False)
+
+    def _save(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, lacks: _Lacking | None
+    ) -> Callable[[], None] | None:
+        """Tell the store of a checkpoint that will be saved; what is to be done once it is."""
+        thread = thread_of(config)
+        if thread is None:
+            return None
+        namespace = _namespace(config)
+        run = self.branch_store.runs.of(config)
+        saved = Saved(
+            thread,
+            checkpoint["id"],
+            config["configurable"].get("checkpoint_id") or None,
+            namespace,
+            _around(namespace, metadata),
+            _time(checkpoint),
+            metadata.get("source"),
+        )
+        resumes = metadata.get("source") == "loop" and (run is None or _resumes(run, saved, checkpoint))
+        with self.branch_store.opened(config) as store:
+            above = [] if lacks is None else lacks.found
+            levels = levels_of(config, run.tasks) if run is not None and namespace else ()
+            has_taken = commits.save(store, saved, above, run, resumes=resumes, levels=levels)
+        if run is None:
+            return None
+        if namespace:
+            run.tips[namespace] = saved.id
+            return None
+        run.last = saved.id
+        run.saved.append(saved.id)
+        return partial(self._settle, config, saved, run) if has_taken else None
+
+    def _settle(self, config: RunnableConfig, saved: Saved, run: Run) -> None:
+        runs = self.branch_store.runs
+        with self.branch_store.opened(config) as store:
+            commits.settle(store, saved, run, is_wanted=partial(runs.others_from, run))
+
+    def _finish(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task: str) -> None:
+        """A task has written: it is done where any of that is no mere word about its failure or its question."""
+        run = self.branch_store.runs.of(config)
+        base = config["configurable"].get("checkpoint_id")
+        if run is None or not base or task == _NULL_TASK or not writes:
+            return
+        is_done = any(channel not in _CONTROL for channel, _ in writes)
+        with self.branch_store.opened(config) as store:
+            pending.finish(store, run, run.thread, _namespace(config), base, task, is_done=is_done)
+
+    def _signed(self, config: RunnableConfig, metadata: CheckpointMetadata) -> CheckpointMetadata:
+        """Metadata that say whose the thread is, where the store is a pool."""
+        owner = self.branch_store.owner_of(config) if self.has_owners else None
+        return metadata if owner is None else {**metadata, _OWNER: owner}  # type: ignore[typeddict-unknown-key]
+
+    def mirror(self, owner: str | None, work: Any) -> None:
+        """Do in the store what was done to the checkpoints; nothing where nobody knows whose they were."""
+        if self.has_owners and owner is None:
+            return
+        with self.branch_store.opened_of(owner) as store:
+            work(store)
+
+
+def owner_of_thread(found: CheckpointTuple | None) -> str | None:
+    """Whose a thread is, by one of its checkpoints; None where that does not say."""
+    return None if found is None else found.metadata.get(_OWNER)  # type: ignore[return-value]
+
+
+class _Lacking:
+    """Checkpoints of a thread that the store lacks, from one upwards until one that it has, or the first."""
+
+    def __init__(self, thread: str, checkpoint: str, is_known: Any) -> None:
+        self._thread = thread
+        self._is_known = is_known
+        #: The next one to be looked for.
+        self.above: RunnableConfig | None = at_thread(thread, checkpoint)
+        self.found: list[Saved] = []
+
+    def add(self, found: CheckpointTuple | None) -> None:
+        """Take in what was looked for, which is the next one above."""
+        self.above = None
+        if found is None:
+            return
+        parent = (found.parent_config or {}).get("configurable", {}).get("checkpoint_id")
+        self.found.insert(
+            0,
+            Saved(
+                self._thread,
+                found.checkpoint["id"],
+                parent,
+                created=_time(found.checkpoint),
+                source=found.metadata.get("source"),
+            ),
+        )
+        if parent and not self._is_known(parent):
+            self.above = at_thread(self._thread, parent)
+
+
+def at_thread(thread: str, checkpoint: str | None = None) -> RunnableConfig:
+    """The configuration that names a thread, or a checkpoint of it."""
+    configurable = {"thread_id": thread, "checkpoint_ns": ""}
+    return {"configurable": configurable | ({} if checkpoint is None else {"checkpoint_id": checkpoint})}
+
+
+def _namespace(config: RunnableConfig) -> str:
+    return str(config["configurable"].get("checkpoint_ns") or "")
+
+
+def _note_loop(run: Run, config: RunnableConfig) -> None:
+    """Note in which task, and in which attempt at it, a subgraph begins."""
+    namespace = _namespace(config)
+    run.tasks[namespace] = str(config["configurable"].get("__pregel_task_id", ""))
+    run.begun[namespace] = attempt_of(config)
+    levels = levels_of(config, run.tasks)
+    if levels:
+        run.attempt(levels[-1], attempt_of(config))
+
+
+def _around(namespace: str, metadata: CheckpointMetadata) -> str | None:
+    """The checkpoint of the innermost loop around a subgraph, which its step started from."""
+    around = [(len(name), base) for name, base in metadata.get("parents", {}).items() if len(name) < len(namespace)]
+    return max(around)[1] if namespace and around else None
+
+
+def _time(checkpoint: Checkpoint) -> datetime | None:
+    try:
+        time = datetime.fromisoformat(checkpoint["ts"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return time if time.utcoffset() is not None else None
+
+
+def _resumes(run: Run, saved: Saved, checkpoint: Checkpoint) -> bool:
+    """Whether a run goes on with the tasks of the checkpoint that it loaded, and has not dropped them for new input.
+
+    Where nothing is saved between (durability "exit"), it shows in what the checkpoint says was seen.
+    """
+    if saved.namespace or saved.parent != run.loaded:
+        return True
+    seen = checkpoint["versions_seen"].get("__interrupt__", {})
+    return all(channel in seen and seen[channel] >= version for channel, version in run.versions.items())

@@ -1,0 +1,174 @@
+"""What becomes of memories where a checkpointer deletes, copies or prunes: the same, and nothing of other threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from branchmem import Memory, Message
+from branchmem import refs as refs_of
+from branchmem.adapters.langgraph import pending
+from branchmem.adapters.langgraph.naming import checkpoint_message, thread_message, thread_ref
+from branchmem.canonical import MAX_REFERENCES, new_id, now
+from branchmem.events import Erasure, Event, Restoration, Retraction
+
+if TYPE_CHECKING:
+    from branchmem import Store
+    from branchmem.log import Writer
+
+_TABLES: Final = (*pending.TABLES, *refs_of.TABLES)
+
+
+def delete(store: Store, thread: str) -> None:
+    """Erase all that was remembered in a thread, for good, with all that was derived from it; its ref goes.
+
+    Cost: the tree of the thread; one commit.
+    """
+
+    def plan(writer: Writer) -> tuple[list[Event], None]:
+        if refs_of.all_heads(writer).get(thread_ref(thread)) is not None:
+            refs_of.write_move(writer, thread_ref(thread), None, "delete")
+        pending.remove(writer, pending.rows_of(writer, thread))
+        return _erasures(_below(store, thread_message(thread)), cascade=True), None
+
+    store.transact(plan, tables=_TABLES)
+
+
+def forget(store: Store, thread: str, checkpoints: Iterable[str]) -> None:
+    """Erase what was remembered at some checkpoints of a thread, and all that was derived from it."""
+    messages = [checkpoint_message(thread, checkpoint) for checkpoint in checkpoints]
+    store.append(_erasures([message for message in messages if store.skeleton(message)], cascade=True))
+
+
+def prune(store: Store, thread: str, kept: Sequence[str]) -> None:
+    """Erase the memories of a thread that none of the checkpoints that are kept shows; without any, all of it.
+
+    Cost: the tree of the thread, and a view for each checkpoint that is kept; one commit.
+    """
+    if not kept:
+        delete(store, thread)
+        return
+    messages = _below(store, thread_message(thread))
+    memories = {memory for message in messages for memory in store.memories_from(message)}
+    for checkpoint in kept:
+        message = checkpoint_message(thread, checkpoint)
+        if store.skeleton(message):
+            memories.difference_update(store.at(message, count=False).filter(list(memories)))
+    gone = sorted(memory for memory in memories if not store.log.is_erased(memory))
+
+    def plan(writer: Writer) -> tuple[list[Event], None]:
+        rows = pending.rows_of(writer, thread)
+        pending.remove(writer, [row for row in rows if all(level.base not in kept for level in row.levels)])
+        return _erasures(gone, cascade=False), None
+
+    store.transact(plan, tables=_TABLES)
+
+
+def copy(store: Store, source: str, target: str) -> None:
+    """Copy the tree of a thread, with its memories and what takes them back there; what is erased stays behind.
+
+    The copies are memories of their own: they stay where the thread that they came from is deleted.
+    Cost: the tree of the thread, and a look at every retraction of the log; one commit.
+    """
+    messages = _below(store, thread_message(source))
+    named = {message: checkpoint_message(target, message.rpartition("@")[2]) for message in messages}
+    named[thread_message(source)] = thread_message(target)
+    memories = [
+        memory
+        for message in messages
+        for id in store.memories_from(message)
+        if not store.log.is_erased(id) and isinstance(memory := store.log.get(id), Memory)
+    ]
+    named |= {memory.id: f"{new_id()}@{memory.id.rpartition('@')[2]}" for memory in memories}
+    events: list[Event] = []
+    if not store.skeleton(thread_message(target)):
+        events.append(Message(thread_message(target), None, role="thread"))
+    for message in messages:
+        original = store.log.get(message)
+        if isinstance(original, Message) and not store.skeleton(named[message]):
+            events.append(replace(original, id=named[message], parent=_named(named, [original.parent])[0]))
+    for memory in {memory.id: memory for memory in memories}.values():
+        events.append(
+            replace(
+                memory,
+                id=named[memory.id],
+                sources=_named(named, memory.sources),
+                derived_from=_named(named, memory.derived_from),
+                supersedes=_named(named, memory.supersedes),
+                adopts=None if memory.adopts is None else _named(named, [memory.adopts])[0],
+            )
+        )
+    events += _changes(store, named)
+
+    def plan(writer: Writer) -> tuple[list[Event], None]:
+        head = refs_of.all_heads(writer).get(thread_ref(source))
+        if head in named and thread_ref(target) not in refs_of.all_heads(writer):
+            refs_of.write_move(writer, thread_ref(target), named[head], "copy")
+        rows = [
+            replace(
+                row,
+                thread=target,
+                taken={
+                    namespace: (checkpoint, named.get(str(memory), memory))
+                    for namespace, (checkpoint, memory) in row.taken.items()
+                },
+            )
+            for row in pending.rows_of(writer, source)
+            if row.done or row.taken
+        ]
+        pending.add(writer, rows)
+        return events, None
+
+    store.transact(plan, tables=_TABLES)
+
+
+def _changes(store: Store, named: dict[str, str]) -> list[Event]:
+    """The retractions that stand in the thread, and what lifts them there, in the names of the copy."""
+    events: list[Event] = []
+    for event in store.log.events(type=Retraction.type):
+        if isinstance(event, Retraction) and event.at in named and event.scope != "everywhere":
+            named[event.id] = new_id()
+            events.append(
+                replace(
+                    event,
+                    id=named[event.id],
+                    at=named[event.at],
+                    memories=_named(named, event.memories),
+                    sources=_named(named, event.sources),
+                )
+            )
+    for restoration in store.log.events(type=Restoration.type):
+        if isinstance(restoration, Restoration) and restoration.at in named and restoration.retraction in named:
+            events.append(
+                replace(
+                    restoration,
+                    id=new_id(),
+                    at=named[restoration.at],
+                    retraction=named[restoration.retraction],
+                )
+            )
+    return events
+
+
+def _named(named: dict[str, str], ids: Iterable[object]) -> tuple[str, ...]:
+    return tuple(named.get(str(id), str(id)) for id in ids)
+
+
+def _below(store: Store, root: str) -> list[str]:
+    """The messages below one, parents first."""
+    found: list[str] = []
+    waiting = [root] if store.skeleton(root) else []
+    while waiting:
+        children = store.tree.children(waiting.pop())
+        found += children
+        waiting += children
+    return found
+
+
+def _erasures(targets: Sequence[str], *, cascade: bool) -> list[Event]:
+    moment = now()
+    return [
+        Erasure(new_id(), targets[start : start + MAX_REFERENCES], cascade=cascade, created=moment)
+        for start in range(0, len(targets), MAX_REFERENCES)
+    ]

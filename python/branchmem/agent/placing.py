@@ -1,0 +1,155 @@
+"""Where a list of messages belongs in the tree of a session: found by what they say, or refused.
+
+A list is a conversation from its first message on.  It is followed from the root down all branches, as far as it says
+what stands there; what follows after that is new, and belongs below.  Instructions at its beginning are the
+application's, and no part of it.  Where several places say the same, the one counts at which the session stands; where
+it stands at none of them, or where a list has left out what stands between, nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from branchmem import Message
+from branchmem.agent.wire import Said
+from branchmem.errors.agent import PlaceAmbiguous, PlaceUnknown
+
+if TYPE_CHECKING:
+    from branchmem import Session, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a list stands: its last known message, and what of the list is new below that."""
+
+    at: str
+    new: tuple[Said, ...]
+
+
+def place(session: Session, messages: Sequence[object]) -> Place:
+    """The place of a list in the tree of the ref of a session.
+
+    Raises: InvalidMessage; PlaceAmbiguous where two places fit; PlaceUnknown where none does.
+    Cost: reads every message beside the path of the list.
+    """
+    said = [Said.of_wire(message, at) for at, message in enumerate(messages)]
+    first = next((at for at, one in enumerate(said) if not one.is_instruction), len(said))
+    if first == len(said):
+        raise PlaceUnknown(session.ref, max(len(said) - 1, 0), "the list says nothing besides instructions")
+    return _Search(session, said, first).found()
+
+
+class _Search:
+    """One list, and the tree that it is looked for in."""
+
+    def __init__(self, session: Session, said: Sequence[Said], first: int) -> None:
+        self._ref = session.ref
+        self._tree = session.store.tree
+        self._read = _Reader(session.store)
+        self._path = self._tree.path(session.head)
+        self._said = said
+        self._first = first
+
+    def found(self) -> Place:
+        places, at = self._beginnings(), self._first
+        while at < len(self._said):
+            fitting = [id for id in self._below(places) if self._read.said(id) == self._said[at]]
+            if not fitting:
+                break
+            places, at = fitting, at + 1
+        chosen = self._chosen(places, at)
+        self._refuse_cut(chosen, at)
+        return Place(chosen, tuple(self._said[at:]))
+
+    def _beginnings(self) -> list[str]:
+        """What stands for a list of which nothing has been said: the root, where it only has a place in the tree.
+
+        A root that says something has none above it that another beginning could hang under.
+        """
+        root = self._path[0]
+        if self._is_silent(root, at_beginning=True):
+            return [root]
+        if self._read.said(root) != self._said[self._first]:
+            why = "the conversation begins with another, and has no root above it: give the list a session of its own"
+            raise PlaceUnknown(self._ref, self._first, why)
+        return [_ABOVE]
+
+    def _below(self, places: Iterable[str]) -> list[str]:
+        """The messages of the conversation that follow directly on these places."""
+        found: list[str] = []
+        waiting = list(places)
+        is_beginning = {id for id in waiting if id == self._path[0]}
+        while waiting:
+            id = waiting.pop()
+            for child in [self._path[0]] if id == _ABOVE else self._tree.children(id):
+                if self._is_silent(child, at_beginning=id in is_beginning):
+                    waiting.append(child)
+                    if id in is_beginning:
+                        is_beginning.add(child)
+                else:
+                    found.append(child)
+        return found
+
+    def _chosen(self, places: Sequence[str], at: int) -> str:
+        """The one place that is meant: the lowest of the session's path, or of the only chain that there is."""
+        tips = [tip for place in places for tip in self._tips(place, at == self._first)]
+        here = [id for id in self._path if id in set(tips)]
+        if here:
+            return here[-1]
+        lowest = [tip for tip in tips if not any(tip != one and self._tree.is_ancestor(tip, one) for one in tips)]
+        if len(lowest) > 1:
+            raise PlaceAmbiguous(self._ref, at, lowest)
+        return lowest[0]
+
+    def _tips(self, place: str, at_beginning: bool) -> list[str]:
+        """A place, and what hangs below it without saying anything: adoptions and merges."""
+        found, waiting = [], [place]
+        while waiting:
+            id = waiting.pop()
+            found.append(id)
+            waiting += (child for child in self._tree.children(id) if self._is_silent(child, at_beginning=at_beginning))
+        return found
+
+    def _refuse_cut(self, at_message: str, at: int) -> None:
+        """Refuse a list that goes on with what was said further below: it has left out what stands between.
+
+        One new message of the user may repeat an earlier one; two that follow each other there as here are no accident.
+        """
+        new = self._said[at:]
+        if len(new) < 2 or not any(one.is_answer for one in new):
+            return
+        for id in self._descendants(at_message):
+            if self._read.said(id) == new[0] and any(self._read.said(child) == new[1] for child in self._below([id])):
+                why = f"it stands further below, at {id}: give the whole conversation, from its first message on"
+                raise PlaceUnknown(self._ref, at, why)
+
+    def _descendants(self, message: str) -> Iterable[str]:
+        waiting = self._tree.children(message)
+        while waiting:
+            id = waiting.pop()
+            yield id
+            waiting += self._tree.children(id)
+
+    def _is_silent(self, id: str, *, at_beginning: bool) -> bool:
+        said = self._read.said(id)
+        return said is None or (at_beginning and said.is_instruction)
+
+
+#: Stands above a root that says something itself.
+_ABOVE = ""
+
+
+class _Reader:
+    """What the messages of a store say, each read once."""
+
+    def __init__(self, store: Store) -> None:
+        self._log = store.log
+        self._known: dict[str, Said | None] = {}
+
+    def said(self, id: str) -> Said | None:
+        if id not in self._known:
+            message = self._log.get(id)
+            self._known[id] = Said.of_message(message) if isinstance(message, Message) else None
+        return self._known[id]

@@ -1,0 +1,158 @@
+"""Several agents on one store, each on a fork of its own, and what their lead adopts of what they found.
+
+No member sees what another tries.  What a member found, which is visible where it stands and was not where it began,
+is taken over at the lead's head by `store.adopt`: explicitly, each once, and never by moving the lead to a fork.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import branchmem
+from branchmem import RefExists, Session, StepOpen
+from branchmem.errors.agent import ForeignSession, MemberFailed
+from branchmem.session.settled import settled
+from branchmem.session.step import step_of
+
+if TYPE_CHECKING:
+    from branchmem.merge import Merged
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding(Generic[T]):
+    """What became of a member's work, and what the lead adopted of it."""
+
+    name: str
+    #: Its fork, which stays.
+    ref: str
+    #: What its work returned; None where it failed.
+    value: T | None
+    #: Why it failed.  What it had found by then is not adopted; `swarm.adopt` does so.
+    error: BaseException | None
+    #: What the lead took over; None where the member failed.
+    adopted: Merged | None
+
+    def result(self) -> T:
+        """What its work returned.  Raises: MemberFailed, from what its work raised."""
+        if self.error is not None:
+            raise MemberFailed(self.name, f"{type(self.error).__name__}: {self.error}") from self.error
+        return self.value  # type: ignore[return-value]  # work that did not fail has returned it
+
+
+class Swarm:
+    """The forks of one session, the lead's: `<ref>/<name>` for each member.
+
+    Raises: ForeignSession for a session that is not that of a store.
+    """
+
+    def __init__(self, lead: Session) -> None:
+        if type(lead).step is not Session.step:
+            raise ForeignSession(type(lead).__name__)
+        self.lead = lead
+
+    def member(self, name: str) -> Session:
+        """The session of a member: its fork, which is made where the lead stands now unless it is there.
+
+        Raises: InvalidRef.
+        """
+        ref = self._ref(name)
+        try:
+            return self.lead.fork(ref)
+        except RefExists:
+            return Session(self.lead.store, ref, self.lead.beside)
+
+    def found(self, name: str) -> tuple[str, ...]:
+        """The ids of the memories that a member sees and the lead does not, by arrival; summaries of its fork aside.
+
+        Raises: UnknownRef.
+        """
+        from branchmem.extract.provenance import SUMMARY
+
+        store = self.lead.store
+        known = frozenset(store.at_ref(self.lead.ref).ids())
+        own = (id for id in store.at_ref(self._ref(name)).ids() if id not in known)
+        return tuple(id for id in own if store.skeleton(id).get("kind") != SUMMARY)
+
+    def adopt(self, name: str) -> Merged:
+        """Take over, at the lead's head, what a member found; what was taken over before is left as it is.
+
+        Raises: UnknownRef; StepOpen inside a step of the lead, which could not end where the lead has moved.
+        Cost: both views, and that of `store.adopt`.
+        """
+        self._refuse_in_step("swarm.adopt")
+        return self.lead.store.adopt(self.found(name), into=self.lead.ref)
+
+    async def run(self, work: Mapping[str, Callable[[Session], Awaitable[T]]]) -> dict[str, Finding[T]]:
+        """Let each member work in a task of its own, and adopt what it found as soon as it has ended.
+
+        Who fails does not keep the others from it: `finding.result()` raises what it raised.  Who is cancelled in this
+        cancels them all.
+        Raises: StepOpen inside a step of the lead.
+        """
+        self._refuse_in_step("swarm.run")
+        members = {name: await settled(lambda name=name: self.member(name)) for name in work}  # type: ignore[misc]
+
+        async def one(name: str) -> Finding[T]:
+            try:
+                value = await work[name](members[name])
+            except Exception as error:
+                return Finding(name, self._ref(name), None, error, None)
+            return Finding(name, self._ref(name), value, None, await settled(lambda: self.adopt(name)))
+
+        async with asyncio.TaskGroup() as tasks:
+            running = {name: tasks.create_task(one(name)) for name in work}
+        return {name: task.result() for name, task in running.items()}
+
+    def run_processes(
+        self, work: Mapping[str, Callable[[Session], T]], *, processes: int | None = None
+    ) -> dict[str, Finding[T]]:
+        """As `run`, each member in a process that opens the store itself: at most so many at a time, or as CPUs are.
+
+        What a member does and what it returns must be picklable: a function of a module, a `partial` of one.
+        Raises: StepOpen inside a step of the lead.
+        """
+        self._refuse_in_step("swarm.run_processes")
+        path, beside = self.lead.store.path, self.lead.beside
+        for name in work:
+            self.member(name)
+        count = min(len(work), processes or os.cpu_count() or 1)
+        if not work:
+            return {}
+        with ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as pool:
+            running = {pool.submit(_at_work, path, self._ref(name), beside, done): name for name, done in work.items()}
+            found = {finding.name: finding for finding in self._findings(running)}
+        return {name: found[name] for name in work}
+
+    def __repr__(self) -> str:
+        return f"<Swarm of {self.lead!r}>"
+
+    def _findings(self, running: Mapping[Future[T], str]) -> Iterator[Finding[T]]:
+        for future in as_completed(running):
+            name = running[future]
+            error = future.exception()
+            if error is None:
+                yield Finding(name, self._ref(name), future.result(), None, self.adopt(name))
+            else:
+                yield Finding(name, self._ref(name), None, error, None)
+
+    def _refuse_in_step(self, wanted: str) -> None:
+        step = step_of(self.lead)
+        if step is not None and step.is_open:
+            raise StepOpen(self.lead.ref, step.id, wanted)
+
+    def _ref(self, name: str) -> str:
+        return f"{self.lead.ref}/{name}"
+
+
+def _at_work(path: Any, ref: str, beside: tuple[str, ...], work: Callable[[Session], T]) -> T:
+    """What a member does, in its process."""
+    with branchmem.open(path, create=False) as store:
+        return work(Session(store, ref, beside))

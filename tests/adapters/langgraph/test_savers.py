@@ -1,0 +1,201 @@
+"""A wrapped checkpointer is a checkpointer, and what it deletes, copies or prunes is so in the store."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import uuid4
+
+import branchmem as bm
+import pytest
+from branchmem.adapters.langgraph import BranchStore, branching
+from keepers import Able, FromLoop
+from langgraph.checkpoint.conformance import checkpointer_test, validate
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.graph.state import CompiledStateGraph
+from worlds import NOTES, World, chat, echo, ours, thread
+
+
+async def in_memory(branches: BranchStore) -> AsyncIterator[Any]:
+    yield branching(InMemorySaver(), branches)
+
+
+async def able(branches: BranchStore) -> AsyncIterator[Any]:
+    yield branching(Able(), branches)
+
+
+async def in_sqlite(branches: BranchStore) -> AsyncIterator[Any]:
+    connection = sqlite3.connect(":memory:", check_same_thread=False)
+    yield FromLoop(branching(SqliteSaver(connection), branches))
+    connection.close()
+
+
+async def in_sqlite_by_a_loop(branches: BranchStore) -> AsyncIterator[Any]:
+    async with AsyncSqliteSaver.from_conn_string(":memory:") as saver:
+        yield branching(saver, branches)
+
+
+@pytest.mark.parametrize(
+    ("make", "count"),
+    [(in_memory, 58), (able, 81), (in_sqlite, 58), (in_sqlite_by_a_loop, 58)],
+)
+def test_wrapped_checkpointers_conform(make, count):
+    @checkpointer_test(name=make.__name__)
+    async def wrapped() -> AsyncIterator[Any]:
+        with bm.open_temporary() as store:
+            async for saver in make(BranchStore(store)):
+                yield saver
+
+    report = asyncio.run(validate(wrapped))
+    failures = [failure for result in report.results.values() for failure in result.failures]
+    assert (failures, sum(result.tests_passed for result in report.results.values())) == ([], count)
+    assert report.passed_all_base()
+
+
+def test_it_can_what_the_checkpointer_can_and_no_more():
+    with bm.open_temporary() as store:
+        plain, able = (branching(saver, BranchStore(store)) for saver in (InMemorySaver(), Able()))
+
+        with pytest.raises(NotImplementedError):
+            plain.copy_thread("a", "b")
+        able.copy_thread("a", "b")
+        assert plain.storage == {}
+        assert plain.serde is plain.saver.serde
+
+
+def talked(world: World, *turns: str, name: str = "t") -> tuple[CompiledStateGraph, list[Any]]:
+    """A graph after some turns, and the checkpoint after each."""
+    graph = world.graph(chat(echo))
+    heads = []
+    for turn in turns:
+        world.invoke(graph, {"said": [turn]}, thread(name))
+        heads.append(world.head(graph, thread(name)))
+    return graph, heads
+
+
+@pytest.fixture
+def world() -> Any:
+    """A world whose checkpointer can do everything."""
+    with bm.open_temporary() as store:
+        branches = BranchStore(store, shared=[("profile",)])
+        yield World(branches, branching(Able(), branches), None)
+
+
+def opened(world: World) -> bm.Store:
+    with world.store.opened({"configurable": {}}) as store:  # type: ignore[attr-defined]
+        return store
+
+
+def test_a_thread_that_is_deleted_takes_its_memories_with_it_for_good(world):
+    talked(world, "secret one", "secret two")
+    _, (kept,) = talked(world, "other", name="other")
+    world.store.put(("profile",), "name", {"text": "Ann"})
+
+    world.saver.delete_thread("t")
+
+    assert not list(opened(world).log.find("secret"))
+    assert world.notes(kept) == ["other"]
+    assert world.store.get(("profile",), "name").value == {"text": "Ann"}
+    assert list(opened(world).refs) == ["langgraph/other"]
+    _, (again,) = talked(world, "anew")
+    assert world.notes(again) == ["anew"]
+
+
+def test_a_copy_of_a_thread_has_its_memories_and_goes_its_own_way(world):
+    graph, (_, second) = talked(world, "one", "two")
+    with world.store.at(second):
+        (item,) = [item for item in world.store.search(NOTES) if item.value["text"] == "one"]
+        world.store.delete(NOTES, item.key)
+
+    world.saver.copy_thread("t", "copy")
+    copied = world.head(graph, thread("copy"))
+    assert world.notes(copied) == ["two"]
+    assert world.notes(world.history(graph, thread("copy"))[-2].config) == []
+
+    world.invoke(graph, {"said": ["three"]}, thread("copy"))
+    world.saver.delete_thread("t")
+    assert world.notes(world.head(graph, thread("copy"))) == ["three", "two"]
+    assert world.notes(copied) == ["two"]
+
+
+def test_pruning_keeps_what_the_last_checkpoint_shows_and_erases_the_rest(world):
+    graph, (first, second) = talked(world, "one", "two")
+    world.invoke(graph, {"said": ["rejected"]}, first)
+    world.invoke(graph, {"said": ["three"]}, second)
+    head = world.head(graph, thread())
+
+    world.saver.prune(["t"])
+
+    assert world.notes(head) == ["one", "three", "two"]
+    assert not list(opened(world).log.find("rejected"))
+    world.invoke(graph, {"said": ["four"]}, thread())
+    assert world.notes(world.head(graph, thread())) == ["four", "one", "three", "two"]
+
+    world.saver.prune(["t"], strategy="delete")
+    assert not [event for text in ("one", "four") for event in opened(world).log.find(f'"{text}"')]
+
+
+def test_what_runs_remembered_goes_with_them(world):
+    graph = world.graph(chat(echo))
+    runs = {said: str(uuid4()) for said in ("one", "two")}
+    for said, run in runs.items():
+        config = {**thread(), "metadata": {"run_id": run}}
+        world.invoke(graph, {"said": [said]}, config)
+    head = world.head(graph, thread())
+
+    world.saver.delete_for_runs([runs["one"]])
+
+    assert world.notes(head) == ["two"]
+
+
+def test_the_asynchronous_side_does_the_same(world):
+    graph, (_, second) = talked(world, "one", "two")
+
+    async def work() -> None:
+        await world.saver.acopy_thread("t", "copy")
+        await world.saver.aprune(["copy"])
+        await world.saver.adelete_for_runs([])
+        await world.saver.adelete_thread("t")
+
+    asyncio.run(work())
+    assert world.notes(world.head(graph, thread("copy"))) == ["one", "two"]
+    assert world.notes(second) == []
+
+
+def test_a_thread_that_was_there_before_is_learnt_with_all_its_checkpoints():
+    saver = InMemorySaver()
+    before = chat(lambda state: {"answers": ["yes"]}).compile(checkpointer=saver)
+    for said in ("one", "two"):
+        before.invoke({"said": [said]}, thread())
+    (*_, early) = [each.config for each in before.get_state_history(thread()) if not each.next]
+    with bm.open_temporary() as store:
+        branches = BranchStore(store)
+        world = World(branches, branching(saver, branches), None)
+        graph = world.graph(chat(echo))
+        world.invoke(graph, {"said": ["three"]}, thread())
+        late = world.head(graph, thread())
+        world.invoke(graph, {"said": ["x"]}, early)
+
+        assert (world.notes(late), world.notes(world.head(graph, thread())), world.notes(early)) == (
+            ["three"],
+            ["x"],
+            [],
+        )
+        assert store.tree.depth(store.refs["langgraph/t"]) == 6  # that of turn two, below which x stands alone
+        assert len(store.tree.roots()) == 1
+
+
+def test_a_thread_is_a_tree_with_a_ref_at_its_latest_checkpoint():
+    with bm.open_temporary() as store, ours(store=store) as world:
+        graph, (first, _) = talked(world, "one", "two")
+        texts = [memory.text for memory in store.at_ref("langgraph/t").memories()]
+        world.invoke(graph, {"said": ["other"]}, first)
+
+        assert sorted(texts) == ['{"text": "one"}', '{"text": "two"}']
+        assert len(store.at_ref("langgraph/t")) == 2
+        report = store.check()
+        assert (report.orphans, report.dangling, report.unplaced, report.unshowable) == ({}, {}, (), {})

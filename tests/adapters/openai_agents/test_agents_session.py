@@ -1,0 +1,190 @@
+"""The session as the SDK asks for it: items come back as they were, removing moves the head, nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import branchmem as bm
+import pytest
+from agents.memory import Session, SessionSettings
+from agents.run_internal.session_persistence import rewind_session_items
+from agents.tool_context import ToolContext
+from branchmem.adapters.openai_agents import BranchSession
+from branchmem.errors import BadMove, InvalidEvent, RefMoved
+from scripted_model import texts
+
+ITEMS: list[Any] = [
+    {"role": "user", "content": "hi"},
+    {"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_image", "image_url": "data:,x"}]},
+    {"type": "reasoning", "id": "r", "summary": []},
+    {"type": "function_call", "id": "f", "call_id": "c", "name": "note", "arguments": '{"text": "tea"}'},
+    {"type": "function_call_output", "call_id": "c", "output": "kept"},
+    {"type": "message", "id": "m", "role": "assistant", "status": "completed",
+     "content": [{"type": "output_text", "text": "b", "annotations": []}]},
+    {"type": "function_call_output", "call_id": "d", "output": [{"type": "input_text", "text": "x"}]},
+]  # fmt: skip
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[BranchSession]:
+    with bm.open(tmp_path / "x.bmem") as store:
+        yield BranchSession("chat", store)
+
+
+def said(text: str) -> Any:
+    return {"role": "user", "content": text}
+
+
+def tool(call: str) -> ToolContext[Any]:
+    return ToolContext(None, tool_name="note", tool_call_id=call, tool_arguments="{}")
+
+
+def seen(session: BranchSession) -> list[str]:
+    return sorted(memory.text for memory in session.view().memories())
+
+
+def test_it_is_a_session_and_items_come_back_as_they_were(session: BranchSession) -> None:
+    assert isinstance(session, Session)
+    asyncio.run(session.add_items(ITEMS))
+
+    assert asyncio.run(session.get_items()) == ITEMS
+    assert asyncio.run(BranchSession("chat", session.store).get_items()) == ITEMS
+
+
+def test_roles_and_texts_are_what_was_said(session: BranchSession) -> None:
+    asyncio.run(session.add_items(ITEMS))
+
+    told = [(message.role, message.text) for message in asyncio.run(session.messages())]
+
+    assert told == [
+        ("user", "hi"), ("user", "a"), ("assistant", None), ("assistant", None),
+        ("tool", "kept"), ("assistant", "b"), ("tool", None),
+    ]  # fmt: skip
+
+
+def test_a_limit_gives_the_last_items(session: BranchSession) -> None:
+    asyncio.run(session.add_items([said("a"), said("b"), said("c")]))
+
+    assert texts(asyncio.run(session.get_items(2))) == ["b", "c"]
+    assert asyncio.run(session.get_items(0)) == []
+    limited = BranchSession("chat", session.store, session_settings=SessionSettings(limit=1))
+    assert texts(asyncio.run(limited.get_items())) == ["c"]
+
+
+def test_pop_and_clear_move_the_head_and_lose_nothing(session: BranchSession) -> None:
+    asyncio.run(session.add_items([said("a"), said("b")]))
+    left = session.head
+
+    assert asyncio.run(session.pop_item()) == said("b")
+    assert texts(asyncio.run(session.get_items())) == ["a"]
+    asyncio.run(session.clear_session())
+    assert asyncio.run(session.get_items()) == []
+    assert asyncio.run(session.pop_item()) is None
+    asyncio.run(session.switch(left))
+
+    assert texts(asyncio.run(session.get_items())) == ["a", "b"]
+
+
+def test_nothing_added_writes_nothing(session: BranchSession) -> None:
+    before = session.store.seq
+
+    asyncio.run(session.add_items([]))
+
+    assert session.store.seq == before
+
+
+def test_items_are_added_all_or_none(session: BranchSession) -> None:
+    with pytest.raises(InvalidEvent):
+        asyncio.run(session.add_items([said("a"), said("x" * (1 << 20) + "x")]))
+
+    assert asyncio.run(session.get_items()) == []
+
+
+def test_what_the_sdk_takes_back_and_puts_back_is_the_same_message(session: BranchSession) -> None:
+    async def scenario() -> None:
+        await session.add_items([said("a")])
+        await session.remember(tool("c"), "tea")
+        await session.add_items(ITEMS[3:5])
+        before = session.head
+        output, call = await session.pop_item(), await session.pop_item()
+        assert seen(session) == []
+
+        await session.add_items([call, output])  # type: ignore[list-item]
+
+        assert session.head == before
+        assert seen(session) == ["tea"]
+
+    asyncio.run(scenario())
+
+
+def test_the_sdk_rewinds_what_it_added(session: BranchSession) -> None:
+    async def scenario() -> None:
+        await session.add_items([said("a")])
+        await session.add_items(ITEMS[2:])
+        await rewind_session_items(session, ITEMS[2:])
+        assert texts(await session.get_items()) == ["a"]
+
+    asyncio.run(scenario())
+
+
+def test_a_memory_waits_for_its_output_in_another_process(session: BranchSession) -> None:
+    async def scenario() -> None:
+        await session.add_items([said("a")])
+        await session.remember(tool("c"), "tea", key="drink")
+        assert seen(session) == []
+        other = BranchSession("chat", session.store)
+        await other.add_items([said("b"), *ITEMS[3:5]])
+        assert seen(other) == ["tea"]
+        await other.add_items(ITEMS[3:5])
+        assert seen(other) == ["tea"]
+
+    asyncio.run(scenario())
+
+
+def test_only_the_last_attempt_at_a_call_is_seen(session: BranchSession) -> None:
+    async def scenario() -> None:
+        await session.add_items([said("a")])
+        await session.remember(tool("c"), "tea, perhaps")
+        await session.remember(tool("c"), "tea")
+        await session.add_items(ITEMS[3:5])
+        assert seen(session) == ["tea"]
+
+    asyncio.run(scenario())
+
+
+def test_a_run_whose_ref_was_moved_goes_on_where_it_was_as_a_branch(session: BranchSession) -> None:
+    async def scenario() -> None:
+        await session.add_items([said("a")])
+        run, other = BranchSession("chat", session.store), BranchSession("chat", session.store)
+        await run.get_items()
+        await other.get_items()
+        await other.add_items([said("meanwhile")])
+        await run.remember(tool("c"), "tea")
+
+        with pytest.raises(RefMoved) as moved:
+            await run.add_items(ITEMS[3:5])
+
+        assert texts(await run.get_items()) == ["a", "meanwhile"]
+        assert seen(run) == []
+        await run.switch(str(moved.value.kept))
+        assert texts(await run.get_items()) == ["a", "note", "kept"]
+        assert seen(run) == ["tea"]
+
+    asyncio.run(scenario())
+
+
+def test_a_call_is_not_edited(session: BranchSession) -> None:
+    asyncio.run(session.add_items(ITEMS))
+    for message in asyncio.run(session.messages())[2:5]:
+        with pytest.raises(BadMove, match="call or its output"):
+            asyncio.run(session.edit(message, "x"))
+
+
+def test_what_a_session_of_branchmem_said_is_an_item(session: BranchSession) -> None:
+    session.session.say("user", "a")
+    session.session.say("assistant", "b")
+
+    assert asyncio.run(session.get_items()) == [said("a"), {"role": "assistant", "content": "b"}]

@@ -1,0 +1,122 @@
+"""Several agents on forks of one store: none sees what another tries, and the lead adopts what each found, once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import branchmem as bm
+import pytest
+from branchmem.agent import Agent, Swarm
+from branchmem.chat import Reply
+from branchmem.errors import StepOpen
+from branchmem.errors.agent import MemberFailed
+from branchmem.session import Session
+from completions import Scripted, calling
+
+TOPICS = ("hotels", "trains", "food")
+
+
+@pytest.fixture
+def lead() -> Iterator[Session]:
+    with bm.open_temporary() as store:
+        session = store.session("trip")
+        user = session.say("user", "Plan a trip.")
+        session.remember("The trip goes to Chengdu.", sources=[user])
+        yield session
+
+
+def learn(what: str) -> str:
+    """Note what was found."""
+    bm.current_step().remember(what)
+    return "noted"
+
+
+def researcher(topic: str) -> Scripted:
+    return Scripted(Reply("", (calling("learn", f'{{"what": "about {topic}"}}'),)), f"Found {topic}.")
+
+
+def research(topic: str, session: Session) -> str:
+    """What a member does, in whatever process."""
+    if topic == "broken":
+        raise OSError("no network")
+    seen = [memory.text for memory in session.view().memories()]
+    assert seen == ["The trip goes to Chengdu."]
+    return str(Agent(session, researcher(topic), tools=[learn]).send(f"Look for {topic}"))
+
+
+async def aresearch(topic: str, session: Session) -> str:
+    await asyncio.sleep(0)
+    return await asyncio.to_thread(research, topic, session)
+
+
+def texts(session: Session) -> Counter[str]:
+    return Counter(memory.text for memory in session.view().memories())
+
+
+EXPECTED = Counter(["The trip goes to Chengdu.", *(f"about {topic}" for topic in TOPICS)])
+
+
+def test_tasks_work_on_forks_and_the_lead_adopts_each_finding_once(lead: Session) -> None:
+    swarm = Swarm(lead)
+    done = asyncio.run(swarm.run({topic: partial(aresearch, topic) for topic in TOPICS}))
+    assert {name: finding.result() for name, finding in done.items()} == {t: f"Found {t}." for t in TOPICS}
+    assert texts(lead) == EXPECTED
+    assert all(finding.adopted is not None and len(finding.adopted.adopted) == 1 for finding in done.values())
+    assert "Look for" not in str([lead.store.log.get(id) for id in lead.store.tree.path(lead.head)])
+    for topic in TOPICS:
+        assert texts(swarm.member(topic)) == Counter(["The trip goes to Chengdu.", f"about {topic}"])
+        assert swarm.adopt(topic).message is None
+    assert texts(lead) == EXPECTED
+
+
+def test_processes_work_on_forks_and_the_lead_adopts_each_finding_once(tmp_path: Path) -> None:
+    with bm.open(tmp_path / "trip.bmem") as store:
+        session = store.session("trip")
+        session.remember("The trip goes to Chengdu.", sources=[session.say("user", "Plan a trip.")])
+        work = {topic: partial(research, topic) for topic in (*TOPICS, "broken")}
+        done = Swarm(session).run_processes(work, processes=2)
+        assert [done[topic].value for topic in TOPICS] == [f"Found {topic}." for topic in TOPICS]
+        with pytest.raises(MemberFailed, match="broken failed: OSError: no network") as failed:
+            done["broken"].result()
+        assert isinstance(failed.value.__cause__, OSError)
+        assert texts(session) == EXPECTED
+
+
+def test_who_fails_keeps_nobody_from_it_and_its_findings_are_not_adopted(lead: Session) -> None:
+    async def fails(session: Session) -> str:
+        await aresearch("food", session)
+        raise OSError("late")
+
+    swarm = Swarm(lead)
+    work: dict[str, Callable[[Session], Awaitable[str]]] = {"hotels": partial(aresearch, "hotels"), "food": fails}
+    done = asyncio.run(swarm.run(work))
+    assert (done["food"].adopted, done["food"].value) == (None, None)
+    assert texts(lead) == Counter(["The trip goes to Chengdu.", "about hotels"])
+    swarm.adopt("food")
+    assert texts(lead)["about food"] == 1
+
+
+def test_what_a_member_rejected_is_no_finding(lead: Session) -> None:
+    swarm = Swarm(lead)
+    agent = Agent(swarm.member("hotels"), Scripted(*researcher("hotels").told, "Nothing."), tools=[learn])
+    agent.send("Look")
+    agent.regenerate()
+    assert swarm.found("hotels") == ()
+    assert swarm.adopt("hotels").message is None
+
+
+def test_a_lead_that_is_in_a_step_adopts_nothing(lead: Session) -> None:
+    swarm = Swarm(lead)
+    swarm.member("hotels")
+    with lead.step() as step, pytest.raises(StepOpen):
+        swarm.adopt("hotels")
+    with lead.step() as step:
+        step.write("Done.")
+        with pytest.raises(StepOpen):
+            swarm.run_processes({})
+        with pytest.raises(StepOpen):
+            asyncio.run(swarm.run({}))

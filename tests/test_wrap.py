@@ -1,0 +1,408 @@
+"""A wrapped client: each call is a step where its messages belong, and what belongs nowhere is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import branchmem as bm
+import pytest
+from branchmem.agent import AsyncWrapped, Wrapped, wrap
+from branchmem.chat import Call, Reply
+from branchmem.errors.agent import ForeignSession, InvalidMessage, NoAnswer, NotAStep, PlaceAmbiguous, PlaceUnknown
+from branchmem.extract import Found, Shown
+from branchmem.session import Session
+from clients import AsyncClient, Client
+from completions import calling
+
+CALLS = (calling("look", '{"at": "Chengdu"}', "c1"), calling("look", '{"at": "Xi\'an"}', "c2"))
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    with bm.open_temporary() as store:
+        yield store.session("chat")
+
+
+def turns(*texts: str) -> list[dict[str, Any]]:
+    """Messages in turns, the user's first."""
+    return [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(texts)]
+
+
+def said(session: Session, at: str | None = None) -> list[str | None]:
+    store = session.store
+    path = [store.log.get(id) for id in store.tree.path(at or session.head)[1:]]
+    return [message.text for message in path if isinstance(message, bm.Message)]
+
+
+def memories(session: Session) -> list[str]:
+    return sorted(memory.text for memory in session.view().memories())
+
+
+def each_answer(shown: Shown) -> list[Found]:
+    """An extractor: the answer says one thing."""
+    return [Found(f"m: {shown.messages[-1].text}", sources=(shown.messages[-1].id,))]
+
+
+def ask(client: Any, messages: list[Any], **options: Any) -> Any:
+    return client.chat.completions.create(model="m", messages=messages, **options)
+
+
+def test_each_call_is_a_step_and_its_answer_is_what_the_client_gave(session: Session) -> None:
+    client = Client("One.", "Two.")
+    wrapped = wrap(client, session)
+    answer = ask(wrapped, turns("Hi"), temperature=0.5)
+    assert answer.choices[0].message.content == "One."
+    assert client.sent[0] == {"model": "m", "messages": turns("Hi"), "temperature": 0.5}
+    ask(wrapped, turns("Hi", "One.", "Go on"))
+    assert said(session) == ["Hi", "One.", "Go on", "Two."]
+    message = session.store.log.get(session.head)
+    assert isinstance(message, bm.Message)
+    assert (message.role, message.meta["model"], message.meta["finish"]) == ("assistant", "m", "stop")
+
+
+def test_a_stream_is_a_step_that_ends_with_the_answer(session: Session) -> None:
+    wrapped = wrap(Client("One two."), session)
+    head = session.head
+    stream = ask(wrapped, turns("Hi"), stream=True)
+    assert stream.response == "raw"
+    words, is_whole = [], False
+    for chunk in stream:
+        for choice in chunk.choices:
+            words.append(getattr(choice.delta, "content", ""))
+            is_whole = is_whole or choice.finish_reason is not None
+        assert (session.head != head) == is_whole
+    assert "".join(words) == "One two."
+    assert said(session) == ["Hi", "One two."]
+
+
+def test_edit_regenerate_and_going_back_see_their_own_branch(session: Session) -> None:
+    wrapped = wrap(Client("A1", "A2", "B2", "A2 again", "A3"), session, extractor=each_answer)
+    ask(wrapped, turns("u1"))
+    ask(wrapped, turns("u1", "A1", "u2"))
+    assert memories(session) == ["m: A1", "m: A2"]
+    ask(wrapped, turns("u1", "A1", "u2 edited"))
+    assert memories(session) == ["m: A1", "m: B2"]
+    ask(wrapped, turns("u1", "A1", "u2"))
+    assert memories(session) == ["m: A1", "m: A2 again"]
+    ask(wrapped, turns("u1", "A1", "u2", "A2", "u3"))
+    assert memories(session) == ["m: A1", "m: A2", "m: A3"]
+    assert len(session.store.message_ids) == 1 + 9
+
+
+def test_the_plain_log_of_a_session_leaks_where_a_wrapped_client_does_not(session: Session) -> None:
+    """What an application does that writes each call down at the head: an edit is one more turn there."""
+    for text, answer in (("I like tea", "Tea!"), ("I like coffee", "Coffee!")):
+        session.say("user", text)
+        with session.step() as step:
+            step.write(answer)
+            step.remember(f"m: {answer}")
+    assert memories(session) == ["m: Coffee!", "m: Tea!"]
+    other = session.store.session("other")
+    wrapped = wrap(Client("Tea!", "Coffee!"), other, extractor=each_answer)
+    for text in ("I like tea", "I like coffee"):
+        ask(wrapped, turns(text))
+    assert memories(other) == ["m: Coffee!"]
+
+
+def test_an_answer_that_the_application_edited_is_a_branch(session: Session) -> None:
+    wrapped = wrap(Client("A1", "A2"), session, extractor=each_answer)
+    ask(wrapped, turns("u1"))
+    ask(wrapped, turns("u1", "mine", "u2"))
+    assert (said(session), memories(session)) == (["u1", "mine", "u2", "A2"], ["m: A2"])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_call_that_fails_leaves_nothing_that_a_retry_sees(session: Session, stream: bool) -> None:
+    failing = Reply("Half an", finish="break") if stream else ConnectionError("gone")
+    wrapped = wrap(Client("A1", failing, "A2"), session, extractor=each_answer)
+    ask(wrapped, turns("u1"))
+    head = session.head
+    with pytest.raises((ConnectionError, NoAnswer)):
+        for _ in ask(wrapped, turns("u1", "A1", "u2"), stream=stream):
+            pass
+    assert (session.head, memories(session)) == (head, ["m: A1"])
+    ask(wrapped, turns("u1", "A1", "u2"))
+    assert (said(session), memories(session)) == (["u1", "A1", "u2", "A2"], ["m: A1", "m: A2"])
+    assert len(session.store.message_ids) == 1 + 4
+
+
+def test_a_stream_that_is_left_is_no_step_and_stands_in_nobodys_way(session: Session) -> None:
+    wrapped = wrap(Client("One two.", "Three four.", "Five."), session)
+    closed = ask(wrapped, turns("u1"), stream=True)
+    next(closed)
+    closed.close()
+    assert closed._stream.closed
+    left = ask(wrapped, turns("u1"), stream=True)
+    next(left)
+    assert said(session) == []
+    ask(wrapped, turns("u1"))
+    del left
+    gc.collect()
+    assert said(session) == ["u1", "Five."]
+
+
+def test_who_stops_reading_at_the_end_of_the_answer_has_it(session: Session) -> None:
+    wrapped = wrap(Client("One two."), session)
+    with ask(wrapped, turns("u1"), stream=True) as stream:
+        for chunk in stream:
+            if chunk.choices[0].finish_reason:
+                break
+    assert said(session) == ["u1", "One two."]
+
+
+def test_calls_of_tools_and_their_results_have_their_place(session: Session) -> None:
+    client = Client(Reply("", CALLS), "Rain.", Reply("", CALLS[:1]), "Sun.")
+    wrapped = wrap(client, session)
+    message = ask(wrapped, turns("Weather?")).choices[0].message
+    results = [{"role": "tool", "tool_call_id": call.id, "content": f"rain {call.id}"} for call in CALLS]
+    conversation = [*turns("Weather?"), message, *results]
+    ask(wrapped, conversation)
+    assert said(session) == ["Weather?", None, "rain c1", "rain c2", "Rain."]
+    store = session.store
+    path = [store.log.get(id) for id in store.tree.path(session.head)[1:]]
+    assert [getattr(message, "role", None) for message in path] == ["user", "assistant", "tool", "tool", "assistant"]
+    before = len(store.message_ids)
+    ask(wrapped, [*conversation[:-1], {**results[1], "content": "sun"}])
+    assert len(store.message_ids) == before + 2
+    assert said(session)[:4] == ["Weather?", None, "rain c1", "sun"]
+
+
+def test_a_stream_of_calls_is_known_again(session: Session) -> None:
+    wrapped = wrap(Client(Reply("I look.", CALLS, "tool_calls"), "Rain."), session)
+    list(ask(wrapped, turns("Weather?"), stream=True))
+    wire = {"role": "assistant", "content": "I look.", "tool_calls": [_form(call) for call in CALLS]}
+    results = [{"role": "tool", "tool_call_id": call.id, "content": "rain"} for call in CALLS]
+    ask(wrapped, [*turns("Weather?"), wire, *results])
+    assert said(session) == ["Weather?", "I look.", "rain", "rain", "Rain."]
+
+
+def test_instructions_at_the_beginning_are_the_applications_and_later_ones_are_said(session: Session) -> None:
+    wrapped = wrap(Client("A1", "A2", "A3"), session)
+    ask(wrapped, [{"role": "system", "content": "Monday"}, *turns("u1")])
+    ask(wrapped, [{"role": "developer", "content": "Tuesday"}, *turns("u1", "A1", "u2")])
+    assert said(session) == ["u1", "A1", "u2", "A2"]
+    late = [*turns("u1", "A1"), {"role": "system", "content": "Be brief"}, *turns("u2")]
+    ask(wrapped, late)
+    assert said(session) == ["u1", "A1", "Be brief", "u2", "A3"]
+
+
+def test_images_are_known_by_what_they_are_and_large_ones_are_not_kept(session: Session) -> None:
+    def seen(url: str) -> list[dict[str, Any]]:
+        parts = [{"type": "text", "text": "What?"}, {"type": "image_url", "image_url": {"url": url}}]
+        return [{"role": "user", "content": parts}]
+
+    cat, dog = ("data:image/png;base64," + letter * 1_200_000 for letter in "cd")
+    client = Client("A cat.", "Sure.", "A dog.")
+    wrapped = wrap(client, session)
+    ask(wrapped, seen(cat))
+    ask(wrapped, [*seen(cat), *turns("", "A cat.", "Sure?")[1:]])
+    assert said(session) == ["What?", "A cat.", "Sure?", "Sure."]
+    assert client.sent[0]["messages"] == seen(cat)
+    ask(wrapped, seen(dog))
+    assert said(session) == ["What?", "A dog."]
+    assert max(len(str(session.store.log.get(id))) for id in session.store.message_ids) < 5000
+
+
+def test_the_same_said_in_another_form_is_the_same(session: Session) -> None:
+    wrapped = wrap(Client("  A1\n", "A2"), session)
+    ask(wrapped, turns(" u1 "))
+    forms = [{"role": "user", "content": [{"type": "text", "text": "u1"}]}, {"role": "assistant", "content": "A1"}]
+    ask(wrapped, [*forms, *turns("u2")])
+    assert len(session.store.message_ids) == 1 + 4
+
+
+def test_of_two_equal_places_the_one_counts_where_the_session_stands(session: Session) -> None:
+    wrapped = wrap(Client("Yes.", "Yes.", "More."), session, extractor=each_answer)
+    ask(wrapped, turns("u1"))
+    first = session.head
+    ask(wrapped, turns("u1"))
+    second = session.head
+    ask(wrapped, turns("u1", "Yes.", "u2"))
+    assert session.store.tree.is_ancestor(second, session.head)
+    assert not session.store.tree.is_ancestor(first, session.head)
+
+
+def test_of_two_equal_places_none_is_guessed(session: Session) -> None:
+    client = Client("Yes.", "Yes.", "Other.", "More.")
+    wrapped = wrap(client, session)
+    ask(wrapped, turns("u1"))
+    first = session.head
+    ask(wrapped, turns("u1"))
+    second = session.head
+    ask(wrapped, turns("u1 edited"))
+    with pytest.raises(PlaceAmbiguous, match="the first 2 of the messages fit 2 places") as refused:
+        ask(wrapped, turns("u1", "Yes.", "u2"))
+    assert set(refused.value.places) == {first, second}
+    assert len(client.sent) == 3
+    session.switch(first)
+    ask(wrapped, turns("u1", "Yes.", "u2"))
+    assert session.store.tree.is_ancestor(first, session.head)
+
+
+def test_a_list_that_left_something_out_has_no_place(session: Session) -> None:
+    client = Client("A1", "A2", "A3")
+    wrapped = wrap(client, session)
+    conversation = ["u1", "A1", "u2", "A2", "u3"]
+    for end in (1, 3, 5):
+        ask(wrapped, turns(*conversation[:end]))
+    head = session.head
+    for cut in (turns("u2", "A2", "u4"), turns("u1", "A1", "u3", "A3", "u4"), turns("", "A2", "u3", "A3")[1:]):
+        with pytest.raises(PlaceUnknown, match="give the whole conversation"):
+            ask(wrapped, cut)
+    assert (session.head, len(client.sent), len(session.store.message_ids)) == (head, 3, 7)
+
+
+def test_a_conversation_that_begins_with_a_message_has_one_beginning() -> None:
+    with bm.open_temporary() as store:
+        store.append([bm.Message("u1", None, role="user", text="u1")])
+        store.refs.create("chat", "u1")
+        wrapped = wrap(Client("A1", "A2"), store.session("chat"))
+        ask(wrapped, turns("u1"))
+        ask(wrapped, turns("u1", "A1", "u2"))
+        with pytest.raises(PlaceUnknown, match="no root above it"):
+            ask(wrapped, turns("other"))
+
+
+def test_what_hangs_below_without_saying_anything_is_stood_at(session: Session) -> None:
+    wrapped = wrap(Client("A1", "A2", "B1", "A2 again"), session)
+    ask(wrapped, turns("u1"))
+    store = session.store
+    other = store.session("other")
+    memory = other.remember("A thing.", sources=[other.say("user", "x")])
+    store.adopt([memory.id], into="chat")
+    ask(wrapped, turns("u1", "A1", "u2"))
+    assert memories(session) == ["A thing."]
+    ask(wrapped, turns("u1 edited"))
+    assert memories(session) == []
+    ask(wrapped, turns("u1", "A1", "u2"))
+    assert memories(session) == ["A thing."]
+
+
+@pytest.mark.parametrize(
+    ("messages", "why"),
+    [
+        ([{"role": "critic", "content": "x"}], r"messages\[0\]: its role is none of"),
+        ([*turns("u1"), "text"], r"messages\[1\]: its message is no mapping"),
+        ([{"role": "user", "content": 4}], "its content is neither"),
+        ([{"role": "user", "content": ["x"]}], "a part that is no mapping"),
+        ([{"role": "tool", "content": "x"}], "its tool_call_id is missing"),
+        ([{"role": "assistant", "tool_calls": [{"id": "c"}]}], "its tool_calls has one without"),
+    ],
+)
+def test_a_message_of_no_form_is_refused_before_anything_is_sent(
+    session: Session, messages: list[Any], why: str
+) -> None:
+    client = Client("A1")
+    with pytest.raises(InvalidMessage, match=why):
+        ask(wrap(client, session), messages)
+    assert client.sent == []
+
+
+def test_a_list_without_a_turn_has_no_place(session: Session) -> None:
+    for messages in ([], [{"role": "system", "content": "x"}]):
+        with pytest.raises(PlaceUnknown, match="nothing besides instructions"):
+            ask(wrap(Client("A1"), session), messages)
+
+
+def test_what_would_be_no_step_is_refused_and_the_rest_is_the_clients(session: Session) -> None:
+    client = Client("A1", "A2")
+    wrapped = wrap(client, session)
+    for refused in (
+        lambda: wrapped.responses,
+        lambda: wrapped.chat.completions.parse,
+        lambda: wrapped.chat.completions.stream,
+        lambda: wrapped.beta,
+        lambda: ask(wrapped, turns("u1"), n=2),
+        lambda: wrapped.chat.completions.create(model="m"),
+    ):
+        with pytest.raises(NotAStep):
+            refused()
+    assert client.sent == []
+    assert wrapped.models.list() == ["m"]
+    ask(wrapped.with_options(timeout=3), turns("u1"))
+    assert said(session) == ["u1", "A1"]
+    wrapped.close()
+    assert client.closed
+
+
+def test_what_is_recalled_is_sent_and_never_said(session: Session) -> None:
+    client = Client("A1", "A2", "A3")
+    session.remember("The user lives in Chengdu.", sources=[session.store.tree.roots()[0]])
+    wrapped = wrap(client, session, recall={"budget": 200})
+    ask(wrapped, turns("What is in Chengdu?"))
+    ask(wrapped, [{"role": "system", "content": "Be brief."}, *turns("What is in Chengdu?", "A1", "In Chengdu?")])
+    first, second = (form["messages"] for form in client.sent)
+    assert first[0]["role"] == "system"
+    assert second[0]["content"].startswith("Be brief.\n\n")
+    assert all("lives in Chengdu" in messages[0]["content"] for messages in (first, second))
+    assert len(second) == 4
+    store = session.store
+    assert "lives" not in str(said(session))
+    answer = store.log.get(session.head)
+    assert isinstance(answer, bm.Message)
+    assert len(answer.meta["recalled"]) == 1
+
+
+def test_two_calls_at_once_on_two_branches_each_have_their_place(session: Session) -> None:
+    wrapped = wrap(Client("A", "B"), session, extractor=each_answer)
+    first, second = (ask(wrapped, turns(text), stream=True) for text in ("u1", "u2"))
+    list(first)
+    list(second)
+    assert said(session) == ["u1", "A"]
+    store = session.store
+    leaves = sorted(str(said(session, leaf)) for leaf in store.tree.leaves())
+    assert leaves == ["['u1', 'A']", "['u2', 'B']"]
+    assert memories(session) == ["m: A"]
+
+
+def test_an_async_client_is_wrapped_by_an_async_one(session: Session) -> None:
+    wrapped = wrap(AsyncClient("A1", "A two", ConnectionError("gone"), "A3"), session, extractor=each_answer)
+    kinds: list[type] = [type(one) for one in (wrapped, wrap(Client(), session))]
+    assert kinds == [AsyncWrapped, Wrapped]
+
+    async def work() -> None:
+        answer = await ask(wrapped, turns("u1"))
+        assert answer.choices[0].message.content == "A1"
+        async with await ask(wrapped, turns("u1", "A1", "u2"), stream=True) as stream:
+            async for _ in stream:
+                pass
+        assert said(session) == ["u1", "A1", "u2", "A two"]
+        with pytest.raises(ConnectionError):
+            await ask(wrapped, turns("u1", "A1", "u2", "A two", "u3"))
+        assert said(session) == ["u1", "A1", "u2", "A two"]
+        await ask(wrapped, turns("u1", "A1", "u2 edited"))
+        assert memories(session) == ["m: A1", "m: A3"]
+
+    asyncio.run(work())
+
+
+def test_an_async_stream_that_is_left_is_no_step(session: Session) -> None:
+    wrapped = wrap(AsyncClient("One two.", Reply("Half", finish="break")), session)
+
+    async def work() -> None:
+        stream = await ask(wrapped, turns("u1"), stream=True)
+        await anext(stream)
+        await stream.close()
+        assert said(session) == []
+        with pytest.raises(NoAnswer):
+            async for _ in await ask(wrapped, turns("u1"), stream=True):
+                pass
+        assert said(session) == []
+
+    asyncio.run(work())
+
+
+def test_a_session_with_steps_of_its_own_is_refused(session: Session) -> None:
+    class Other(Session):
+        def step(self, **options: Any) -> Any:
+            return super().step(**options)
+
+    with pytest.raises(ForeignSession):
+        wrap(Client(), Other(session.store, "chat"))
+
+
+def _form(call: Call) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
