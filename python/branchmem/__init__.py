@@ -52,14 +52,14 @@ from branchmem.errors import (
     UnknownRef,
 )
 from branchmem.events import LEGACY, Memory, Message, event_from_dict
-from branchmem.pool import Pool
-from branchmem.session import Session, Step, StepView, current_step
 from branchmem.store import Engine, Store, delete, open, open_temporary
 from branchmem.verdict import COMPAT, STRICT, Appended, Placed, Policy, Reason, Verdict
 
 if TYPE_CHECKING:
     from branchmem.agent import wrap
+    from branchmem.pool import Pool
     from branchmem.recall.decay import Decay
+    from branchmem.session import Session, Step, StepView, current_step
 
 __version__ = "0.1.0"
 
@@ -139,15 +139,18 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # where types are checked, it would stand for any name
+    #: What belongs to a room that is loaded when it is asked for, so that importing the package stays quick.
+    _ROOMS = {
+        "Decay": "recall.decay",
+        "Pool": "pool",
+        **dict.fromkeys(("Session", "Step", "StepView", "current_step"), "session"),
+        "wrap": "agent",
+    }
 
     def __getattr__(name: str) -> object:
-        """What belongs to a room that is loaded when it is asked for."""
-        if name == "Decay":
-            from branchmem.recall.decay import Decay
+        if name not in _ROOMS:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
 
-            return Decay
-        if name == "wrap":
-            from branchmem.agent import wrap
-
-            return wrap
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(f"{__name__}.{_ROOMS[name]}"), name)
+        return found

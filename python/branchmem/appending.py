@@ -10,7 +10,6 @@ stranger reaches what another sent.  The vectors of what is erased go with the s
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -79,6 +78,8 @@ class Origin(NamedTuple):
 
         That of "" is the root message under which all of them stand.
         """
+        import hashlib
+
         return f"held-{hashlib.sha256(pack((*self, id))).hexdigest()[:_ID_DIGITS]}"
 
 

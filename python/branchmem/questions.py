@@ -6,7 +6,6 @@ what is visible: each question is one call of the compiled engine.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 Anchor = str | Iterable[str] | None
 _T = TypeVar("_T")
 
-_LOGGER = logging.getLogger("branchmem")
 _UNKNOWN = (1 << 32) - 1
 _PAGE = 10_000
 
@@ -130,7 +128,11 @@ class Questions:
         return self._engine.counters()
 
     def _warn(self, problems: Reason, anchors: tuple[str, ...]) -> None:
-        _LOGGER.warning("a view at %s has problems: %s", ", ".join(anchors) or "no anchor", ", ".join(problems.names()))
+        import logging
+
+        logging.getLogger("branchmem").warning(
+            "a view at %s has problems: %s", ", ".join(anchors) or "no anchor", ", ".join(problems.names())
+        )
 
     def _memory(self, view: _core.View, id: str, visible: bool) -> Memory:
         raise TypeError("an engine without a file keeps no content: read it where the events are kept")

@@ -9,7 +9,6 @@ place.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -123,6 +122,8 @@ def _copy(env: lmdb.Environment, txn: lmdb.Transaction[bytes], draft: str) -> No
 
 def _digest(env: lmdb.Environment, txn: lmdb.Transaction[Any]) -> bytes:
     """SHA-256 over all records of all databases, in order."""
+    import hashlib
+
     digest = hashlib.sha256()
     with txn.cursor(env.open_db(None, txn=txn)) as databases:
         names = [bytes(name) for name in databases.iternext(values=False)]
