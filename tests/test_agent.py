@@ -6,6 +6,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,14 @@ import branchmem as bm
 import pytest
 from branchmem.agent import Agent, Answer
 from branchmem.chat import Reply
-from branchmem.errors import BadMove, InvalidEvent, RefMoved, UnknownEvent
+from branchmem.errors import BadMove, InvalidEvent, RefMoved, StepEnded, UnknownEvent
 from branchmem.errors.agent import ForeignSession, NoAnswer, ToolRefused, TurnEndless
-from branchmem.extract import Extracted, Found, Shown
+from branchmem.extract import Extracted, Found, Shown, extract
 from branchmem.session import Session
 from branchmem.skills import Skill
 from completions import Scripted, Streaming, calling
+
+pytestmark = pytest.mark.usefixtures("without_disk")
 
 
 @pytest.fixture
@@ -33,6 +36,11 @@ def said(session: Session, at: str | None = None) -> list[tuple[str | None, str 
     store = session.store
     path = [store.log.get(id) for id in store.tree.path(at or session.head)[1:]]
     return [(message.role, message.text) for message in path if isinstance(message, bm.Message)]
+
+
+def role(session: Session, id: str) -> str | None:
+    message = session.store.log.get(id)
+    return message.role if isinstance(message, bm.Message) else None
 
 
 def texts(session: Session, at: str | None = None) -> list[str]:
@@ -261,9 +269,13 @@ def test_an_interleaved_stream_ties_what_its_tool_learns_to_its_own_answer(sessi
         return own, Agent(own, model, tools=[learn]).stream("Go")
 
     (one, first), (other, second) = streams("one", "tea"), streams("other", "cake")
-    for _ in range(9):
-        next(first, None)
-        next(second, None)
+
+    def read_in_turns() -> None:
+        for _ in range(9):
+            next(first, None)
+            next(second, None)
+
+    copy_context().run(read_in_turns)  # which keeps the step of who ended first
     assert (texts(one), texts(other)) == (["tea"], ["cake"])
 
 
@@ -296,6 +308,53 @@ def test_an_answer_stands_where_nothing_could_be_extracted(session: Session, cap
     assert session.head == answer.id
     assert isinstance(answer.unextracted, bm.EndpointFailed)
     assert "nothing was extracted" in caplog.text
+
+
+def test_an_answer_stands_whatever_an_extractor_raises(session: Session) -> None:
+    def broken(shown: Shown) -> list[Found]:
+        raise KeyError("a bug")
+
+    answer = Agent(session, Scripted("Nice."), extractor=broken).send("Hi")
+    assert session.head == answer.id
+    assert isinstance(answer.unextracted, KeyError)
+
+
+def test_an_answer_that_is_cancelled_at_its_end_is_none(session: Session) -> None:
+    def cancelling(shown: Shown) -> list[Found]:
+        bm.current_step().cancel()
+        return []
+
+    head = session.head
+    with pytest.raises(StepEnded):
+        Agent(session, Scripted("Nice."), extractor=cancelling).send("Hi")
+    assert session.head == head
+
+
+def test_what_a_failed_turn_said_bears_the_receipt(session: Session) -> None:
+    memory = session.remember("The user likes tea.", sources=[session.say("user", "I like tea.")])
+    model = Scripted(Reply("Since you like tea …", (calling("nothing"),)), OSError("gone"))
+    with pytest.raises(OSError, match="gone"):
+        Agent(session, model).send("What do I like? Tea?")
+    (result,) = (id for id in session.store.message_ids if role(session, id) == "tool")
+
+    session.switch(result)  # where no ref stands, but anybody may
+    out = extract(session, repeat)
+
+    assert {added.text.partition(":")[0]: added.derived_from for added in out.added} == {
+        "user": (),
+        "assistant": (memory.id,),
+        "tool": (memory.id,),
+    }
+
+
+def test_of_two_calls_with_one_id_each_keeps_its_result(session: Session) -> None:
+    twice = Reply("", tuple(calling("learn", f'{{"what": "{what}"}}', "c1") for what in ("tea", "cake")))
+    model = Scripted(twice, "Done.", "Bye.")
+    agent = Agent(session, model, tools=[learn], recall=None)
+    agent.send("Go")
+    agent.send("And?")
+    results = [message["content"] for message in model.asked[2] if message["role"] == "tool"]
+    assert results == ["learned tea", "learned cake"]
 
 
 def test_a_long_prompt_is_made_shorter_before_it_is_sent(session: Session) -> None:

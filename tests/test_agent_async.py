@@ -17,6 +17,8 @@ from branchmem.session import Session
 from completions import Scripted, calling, streamed
 from serving import nothing_from_outside, serving
 
+pytestmark = pytest.mark.usefixtures("without_disk")
+
 
 @pytest.fixture
 def session() -> Iterator[Session]:

@@ -16,6 +16,7 @@ from branchmem.errors import StepOpen
 from branchmem.errors.agent import MemberFailed
 from branchmem.session import Session
 from completions import Scripted, calling
+from figures import Figure
 
 TOPICS = ("hotels", "trains", "food")
 
@@ -73,12 +74,13 @@ def test_tasks_work_on_forks_and_the_lead_adopts_each_finding_once(lead: Session
     assert texts(lead) == EXPECTED
 
 
-def test_processes_work_on_forks_and_the_lead_adopts_each_finding_once(tmp_path: Path) -> None:
+@pytest.mark.soak
+def test_processes_work_on_forks_and_the_lead_adopts_each_finding_once(tmp_path: Path, figure: Figure) -> None:
     with bm.open(tmp_path / "trip.bmem") as store:
         session = store.session("trip")
         session.remember("The trip goes to Chengdu.", sources=[session.say("user", "Plan a trip.")])
         work = {topic: partial(research, topic) for topic in (*TOPICS, "broken")}
-        done = Swarm(session).run_processes(work, processes=2)
+        done = Swarm(session).run_processes(work, processes=figure(1, 4))
         assert [done[topic].value for topic in TOPICS] == [f"Found {topic}." for topic in TOPICS]
         with pytest.raises(MemberFailed, match="broken failed: OSError: no network") as failed:
             done["broken"].result()

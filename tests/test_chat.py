@@ -102,6 +102,22 @@ def test_calls_are_put_together_as_servers_take_them_apart(
     assert reply.calls == calls
 
 
+@pytest.mark.parametrize(
+    "first",
+    [
+        b'data: {"choices": [{"index": 0, "delta": {"content": "Yes."}}], "usage": null}\n\n',
+        b'\xef\xbb\xbfdata: {"choices": [{"index": 0, "delta": {"content": "Yes."}}]}\n\n',  # a byte order mark
+        b'data: {"choices": [{"index": 0, "delta": null, "message": {"content": "Yes."}}]}\n\n',
+        b'data: {"usage": {"prompt_tokens": 2}}\n\ndata: {"choices": [{"index": 0, "delta": {"content": "Yes."}}]}\n\n',
+    ],
+)
+def test_no_piece_is_lost_however_it_is_packed(server: Server, first: bytes) -> None:
+    server.told = [(200, EVENTS, first + b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\n')]
+    *_, reply = chat(server).stream(ASKED)
+    assert isinstance(reply, Reply)
+    assert (reply.text, reply.finish) == ("Yes.", "stop")
+
+
 def test_a_call_without_an_id_gets_one_of_its_own(server: Server) -> None:
     server.told = [answer(None, [Call("", "f", "{}"), Call("", "g", "{}")])]
     first, second = chat(server).ask(ASKED).calls
@@ -139,6 +155,8 @@ def test_what_fails_before_it_begins_is_asked_again(server: Server) -> None:
         ((200, EVENTS, events(pieces("To", finish=None), end='data: {"choi')), "broke off"),
         ((200, EVENTS, b"data: {nonsense\n\n"), "no chat completion"),
         ((200, EVENTS, b"data: 4\n\n"), "no chat completion"),
+        ((200, EVENTS, b'data: {"choices": [{"delta": {"content": "\xff"}}]}\n\n'), "no UTF-8"),
+        ((200, EVENTS, b'data: {"usage": {"prompt_tokens": 1e999}}\n\n'), "no chat completion"),
         ((200, EVENTS, b'data: {"choices": [{"delta": 5}]}\n\n'), "no chat completion"),
         ((200, EVENTS, b""), "no chat completion"),
         ((200, EVENTS, f'data: {{"error": {{"message": "too much for {KEY}"}}}}\n\n'.encode()), "too much for"),
@@ -153,7 +171,19 @@ def test_a_stream_that_does_not_end_well_is_an_error_without_the_key(server: Ser
     assert "Where to?" not in shown(failed.value)
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"choices": []}', b'{"choices": [{"message": 3}]}', b"[" * 9999])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"choices": []}',
+        b'{"choices": [{"message": 3}]}',
+        b"[" * 9999,
+        b'{"choices": [{"message": {"tool_calls": [{"id": "c", "type": "custom", "custom": {"name": "f"}}]}}]}',
+        b'{"choices": [{"message": {"content": "\xff"}}]}',
+    ],
+)
 def test_what_is_no_completion_is_refused(server: Server, body: bytes) -> None:
     server.told = [(200, {}, body)]
     with pytest.raises(EndpointFailed, match="no chat completion"):

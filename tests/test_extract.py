@@ -398,6 +398,15 @@ def test_the_twins_do_the_same(session: Session, extractor: Callable[[Shown], An
     assert len(session.view()) == 2
 
 
+def test_a_coroutine_is_made_where_it_is_awaited(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def no_thread(*args: object) -> None:
+        raise AssertionError("who is cancelled there leaves a coroutine that nobody awaits")
+
+    monkeypatch.setattr(asyncio, "to_thread", no_thread)
+
+    assert len(asyncio.run(aextract(session, slowly)).added) == 1
+
+
 def test_what_is_left_to_a_task_lands_where_the_session_stood(session: Session) -> None:
     async def work() -> tuple[Extracted, Memory | None]:
         reading = asyncio.create_task(aextract(session, slowly))

@@ -24,6 +24,7 @@ from branchmem.extract import (
 )
 from branchmem.extract.frames import EARLIER
 from extracting import Scripted, counted, each, talk, visible_to_both
+from figures import Figure
 
 pytestmark = pytest.mark.usefixtures("without_disk")
 
@@ -201,9 +202,10 @@ def test_a_prompt_that_cannot_be_brought_down_is_refused_with_what_was_tried(ses
 # What stays together, and what stays
 
 
-def test_a_call_and_its_result_go_together_or_stay_together() -> None:
+@pytest.mark.soak
+def test_a_call_and_its_result_go_together_or_stay_together(figure: Figure) -> None:
     random = Random(5)
-    for _ in range(200):
+    for _ in range(figure(60, 5000)):
         messages, sources = _random_prompt(random)
         try:
             out = compact(

@@ -203,6 +203,22 @@ def test_a_memory_from_elsewhere_that_was_taken_back_hides_nothing_here(session:
     assert (out.added[0].derived_from, out.hidden, out.left_out) == ((), (), ())
 
 
+def test_what_a_sibling_says_again_is_not_seen_where_it_was_taken_back(session: Session) -> None:
+    with session.step() as step:
+        fish = step.remember("likes fish", sources=["u1"])
+    take_back(session, fish.id)
+    forgotten = session.head
+    at_the_question = extract(session, finding("fond of fish"), anchor="u1", name="at the question")
+    session.switch("u1")
+    session.say("assistant", "Where to?", id="a2")
+    out = extract(session, finding(Found("fond of fish", ("u1",))))
+
+    assert (at_the_question.added, len(at_the_question.left_out)) == ((), 1)
+    assert out.added[0].sources == ("a2", "u1")
+    assert visible_to_both(session.store, "a2") == {"fond of fish"}
+    assert visible_to_both(session.store, forgotten) == set()
+
+
 def test_one_that_was_taken_back_here_as_well_is_not_found_again(session: Session) -> None:
     store = session.store
     store.append([bm.Message("u1x", store.tree.path("u1")[0], role="user")])

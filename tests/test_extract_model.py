@@ -195,7 +195,21 @@ def test_what_still_cites_what_is_not_there_is_refused_alone(session: Session) -
     out = extract(session, Scripted(bad, bad), retries=1)
 
     assert [memory.text for memory in out.added] == ["likes fish"]
-    assert [refused.why for refused in out.refused] == ["it cites message 'm7', which was not shown"]
+    assert [refused.why for refused in out.refused] == ["it cites message 'm7 (no such name)', which was not shown"]
+
+
+def test_a_name_that_is_none_is_not_taken_for_an_id(session: Session) -> None:
+    session.say("user", "I live in Chengdu", id="m7")
+
+    out = extract(session, Scripted(answer({"text": "lives on Mars", "sources": ["m7"]})), retries=0)
+
+    assert (out.added, len(out.refused)) == ((), 1)
+
+
+def test_an_answer_without_end_is_not_read(session: Session) -> None:
+    endless = answer(*[{"text": f"fact {number}", "sources": ["m1"]} for number in range(1001)])
+    with pytest.raises(ExtractionFailed, match="it lists 1001 memories, more than 1000"):
+        extract(session, Scripted(endless), retries=0)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.usefixtures("without_disk")
 _TALK = 40
 
 
+@pytest.mark.soak
 def test_no_memory_lands_on_the_wrong_branch(figure: Figure) -> None:
     rounds = figure(1000, 20_000)
 

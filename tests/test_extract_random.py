@@ -122,9 +122,10 @@ def _leaks(store: bm.Store, log: bm.Store | Reference, taken_back: dict[str, str
     return leaks
 
 
+@pytest.mark.soak
 def test_no_word_that_was_taken_back_is_seen_where_it_is(figure: Figure) -> None:
     taken_back = memories = 0
-    for seed in range(figure(25, 1000)):
+    for seed in range(figure(12, 1000)):
         with bm.open_temporary() as store:
             talk = Talk(Random(seed), store)
             for _ in range(30):
@@ -138,5 +139,5 @@ def test_no_word_that_was_taken_back_is_seen_where_it_is(figure: Figure) -> None
                 assert len(store.at(anchor).memories(kind="summary")) <= 1
             taken_back += len(talk.taken_back)
             memories += len(store.memory_ids)
-    assert taken_back > 20
-    assert memories > 200
+    assert taken_back > 10
+    assert memories > 100

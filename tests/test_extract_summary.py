@@ -9,8 +9,8 @@ import branchmem as bm
 import pytest
 from branchmem import Memory, Session
 from branchmem.errors import UnknownEvent
-from branchmem.extract import ExtractionFailed, InvalidExtraction, Passage, asummarise, summarise, summary_of
-from extracting import counted, talk, visible_to_both
+from branchmem.extract import ExtractionFailed, InvalidExtraction, Passage, asummarise, extract, summarise, summary_of
+from extracting import counted, each, talk, visible_to_both
 
 pytestmark = pytest.mark.usefixtures("without_disk")
 
@@ -146,6 +146,23 @@ def test_where_a_fact_of_it_is_taken_back_it_is_made_anew_without(session: Sessi
     assert (stale, made.text) == (session.store.at("u1")[next(iter(session.store.at("u1")))], "u1 | u3")
     assert visible_to_both(session.store, "u3") == {"u1 | u3"}
     assert refresh(session) is None
+
+
+def test_an_answer_that_was_written_with_an_old_summary_is_not_gone_on_from(session: Session) -> None:
+    old = refresh(session)
+    assert old is not None
+    session.say("assistant", "You want dinner", id="a1", meta={"recalled": [old.id]})
+    fact = session.remember("wants dinner", sources=["u1"])  # after the summary, which says so too
+    session.say("user", "forget it", id="u2")
+    session.store.retract(memories=[fact.id], at="u2", scope="branch")
+
+    made = refresh(session)
+    out = extract(session, each)
+
+    assert made is not None
+    assert (made.text, made.derived_from) == ("u2", ())
+    assert [added.sources for added in out.added if added.id not in out.hidden] == [("u2",)]
+    assert out.left_out == (f"a1 was written with summary {old.id}, which says what was taken back since",)
 
 
 def test_it_is_hidden_where_a_fact_that_was_known_of_its_messages_is_taken_back(session: Session) -> None:

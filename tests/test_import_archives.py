@@ -164,7 +164,48 @@ def test_a_database_of_something_else_beside_an_export_is_counted(tmp_path: Path
     assert refused(alone).path == str(alone)
 
 
+CHECKPOINTS = (ALL / "langgraph" / "branching_checkpoints.sqlite").read_bytes()
+
+
+def checkpoints(folder: Path, **others: bytes) -> Path:
+    """A folder with a database of checkpoints, and others."""
+    return laid_out(folder, {"a.sqlite": CHECKPOINTS, **{f"{name}.sqlite": data for name, data in others.items()}})
+
+
+def test_a_database_that_lies_there_twice_adds_once(tmp_path: Path) -> None:
+    alone, twice = Log(), Log()
+
+    assert twice.take(checkpoints(tmp_path / "b", b=CHECKPOINTS)).added == alone.take(checkpoints(tmp_path / "a")).added
+    assert dict(twice) == dict(alone)
+
+
+def test_checkpoints_without_messages_beside_others_are_counted(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    with closing(sqlite3.connect(empty)) as connection:
+        names = "thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata"
+        connection.execute(f"create table checkpoints ({names})")
+
+    count = one_file(checkpoints(tmp_path / "both", b=empty.read_bytes()))[0]
+
+    expected = one_file(checkpoints(tmp_path / "one"))[0]
+    assert count == {**expected, "unknown_types": expected.get("unknown_types", 0) + 1}
+    assert refused(empty).expected.endswith("that hold `messages`")
+
+
 # What is refused, before anything is written
+
+
+def test_a_damaged_database_is_found_before_another_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importers.Reading.batches, "__defaults__", (1,))
+
+    half = CHECKPOINTS[: len(CHECKPOINTS) // 2]
+    assert "not damaged" in refused(checkpoints(tmp_path / "both", b=half)).expected
+
+
+def test_an_error_calls_a_member_by_its_archive_whatever_its_name(tmp_path: Path) -> None:
+    path = zipped(tmp_path / "a.zip", {"/etc/passwd.json": b"{"})
+
+    assert refused(path).path == f"{path}//etc/passwd.json"
 
 
 def refused(path: Path, **rest: Any) -> ImportFailed:

@@ -30,7 +30,7 @@ def took(export: Any, *items: object, **rest: object) -> tuple[Log, dict[str, in
 def test_the_sample() -> None:
     # Two first prompts: one with two answers, the second of which goes on, one with an empty answer.
     log = Log()
-    tops = [["u1Edit", "user", "Which coffee do I like?"], ["u1First", "user", "Which tea do I like?"]]
+    tops = [["u1First", "user", "Which tea do I like?"]]
     root = "assistant-ui:~" + hashlib.sha256(json.dumps(tops).encode()).hexdigest()[:16]
 
     report = log.take(SAMPLE)
@@ -55,6 +55,24 @@ def test_the_sample() -> None:
     )
     assert log.message(f"{root}:a1tOlder").text == "Green tea."  # reasoning was not said
     assert log.message(f"{root}:a2Edit").text == ""
+
+
+def test_a_thread_without_a_name_keeps_its_ids_when_its_first_prompt_is_edited(export: Any) -> None:
+    first, answer, edited = item("u1", None, "tea?"), item("a1", "u1", "yes", "assistant"), item("u2", None, "coffee?")
+    log = Log()
+
+    log.take(export({"messages": [first, answer]}))
+
+    assert log.take(export({"messages": [first, answer, edited]})).added == 1
+
+
+def test_a_message_without_an_id_is_never_taken_for_another(export: Any) -> None:
+    nameless = {"message": {"role": "user", "content": "who?"}, "parentId": None}
+
+    log, _, _ = took(export, item("1", None, "tea?"), nameless, item("a", "1", "yes"))
+
+    assert log["assistant-ui:c:a"] == Message("assistant-ui:c:a", "assistant-ui:c:1", role="user", text="yes")
+    assert log.message("assistant-ui:c:1").text == "tea?"
 
 
 def test_the_sample_imported_twice_adds_nothing() -> None:

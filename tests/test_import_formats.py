@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 from branchmem import importers
 from branchmem.errors import ImportFailed
-from branchmem.importers import formats, json_lines
+from branchmem.importers import events_jsonl, formats, json_lines
 from branchmem.importers.entries import entries_of
+from branchmem.importers.files import opened
 from branchmem.importers.records import Report
 from exports import Log, never
 
@@ -47,11 +49,56 @@ def test_no_sample_is_of_two_formats(sample: Path) -> None:
         found |= {each.TOOL for each in formats.OF_DATABASES if each.looks_like(str(sample), file.read(16))}
         lines = json_lines.first_lines(file)
         found |= {each.TOOL for each in formats.OF_LINES if each.looks_like(lines)}
+        found |= {formats.EVENTS} if events_jsonl.looks_like(lines) else set()
         if not found:
             entries = [entry.value for entry in entries_of(str(sample), file, "JSON")]
             found = {each.TOOL for each in formats.OF_ENTRIES if any(map(each.looks_like, entries))}
 
     assert found == {tool_of(sample)}
+
+
+def lines_of(path: Path, *forms: object) -> Path:
+    path.write_bytes(b"".join(json.dumps(form).encode() + b"\n" for form in forms))
+    return path
+
+
+SPOKEN = [{"type": "input_text", "text": "hi"}]
+OLD_CODEX = {"id": "m1", "type": "message", "role": "user", "content": SPOKEN}
+OURS = {"id": "m1", "type": "message", "parent": None}
+HEADER = {"user_name": "me", "character_name": "Guide", "chat_metadata": {}}
+CALL = {"type": "user", "uuid": "u", "parentUuid": None, "message": {"content": "hi"}}
+
+
+@pytest.mark.parametrize(
+    ("form", "tool"),
+    [(OLD_CODEX, "codex"), (OURS, "events"), (HEADER, "sillytavern"), (CALL, "claude-code")],
+    ids=["codex", "events", "sillytavern", "claude-code"],
+)
+def test_the_order_of_the_tables_decides_nothing(
+    form: object, tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = lines_of(tmp_path / "a.jsonl", {"note": 1}, form, OURS)
+    for _ in range(2):
+        with opened(str(path)) as files:
+            assert formats.looked_into(files, 0) == tool
+        monkeypatch.setattr(formats, "OF_LINES", formats.OF_LINES[::-1])
+
+
+def test_a_file_that_may_be_of_two_formats_is_refused_with_both_names(tmp_path: Path) -> None:
+    path = lines_of(tmp_path / "a.jsonl", {**OURS, **HEADER})
+
+    with pytest.raises(ImportFailed, match="not events and sillytavern: say which"):
+        Log().take(path)
+
+
+def test_an_object_with_the_name_of_a_user_is_no_chat(tmp_path: Path) -> None:
+    with pytest.raises(ImportFailed, match="at the top level"):
+        Log().take(lines_of(tmp_path / "settings.json", {"user_name": "me", "theme": 1}))
+
+
+def test_a_path_that_no_file_can_have_is_refused() -> None:
+    with pytest.raises(ImportFailed, match="a file that can be read"):
+        Log().take(Path("a\0b"))
 
 
 def test_a_url_of_no_database_is_a_file_that_is_not_there() -> None:

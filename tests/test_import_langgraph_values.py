@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -189,11 +190,14 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     found = Server()
     psycopg: Any = ModuleType("psycopg")
     psycopg.Error = type("Error", (Exception,), {})
+    psycopg.ProgrammingError = type("ProgrammingError", (psycopg.Error,), {})
     psycopg.IsolationLevel = SimpleNamespace(REPEATABLE_READ=3)
 
     def connect(url: str) -> Server:
         if "nowhere" in url:
             raise psycopg.Error("cannot be reached\nsecond line")
+        if "%zz" in url:
+            raise psycopg.ProgrammingError(f"a bad token in {url}")
         return found
 
     psycopg.connect = connect
@@ -222,6 +226,44 @@ def test_no_error_shows_a_password(server: Server) -> None:
 
     assert refused.value.path == "postgresql://reader@nowhere/chats"
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://u:%zzsecret@db/chats", "postgresql://u@db/chats"),
+        ("postgresql://u:p/secret@db/chats", "postgresql://…"),
+        ("postgresql://u:p?secret@db/chats", "postgresql://…"),
+        ("postgresql://u:p#secret@db/chats", "postgresql://…"),
+        ("postgresql://u:p@secret@db/chats", "postgresql://…"),
+        ("postgresql://u:secret", "postgresql://…"),
+        ("postgresql://u:secret@[::1/chats", "postgresql://…"),
+        ("postgresql://db/chats?password=p@secret", "postgresql://…"),
+        ("postgresql+psycopg://u:secret@db/chats", "postgresql+psycopg://u@db/chats"),
+        ("POSTGRESQL://u:secret@db/chats", "POSTGRESQL://u@db/chats"),
+        ("mysql:/u:secret@db/chats", "mysql:/u@db/chats"),
+    ],
+)
+def test_a_password_that_was_not_spelled_as_urls_want_is_not_shown(server: Server, url: str, shown: str) -> None:
+    with pytest.raises(ImportFailed) as refused:
+        imported(url, Log())
+
+    assert refused.value.path == shown
+    assert "secret" not in "".join(traceback.format_exception(refused.value))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://db/chats",
+        "postgresql://db-1:5432,db-2:5433/chats",
+        "postgresql://[::1]:5432/chats",
+        "postgresql:///chats",
+        "postgresql://u@%2Fvar%2Frun/chats",
+    ],
+)
+def test_a_url_without_a_password_is_shown_as_it_is(url: str) -> None:
+    assert langgraph_databases.shown(f"{url}?connect_timeout=10") == langgraph_databases.shown(url) == url
 
 
 def test_without_psycopg_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

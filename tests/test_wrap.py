@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import branchmem as bm
 import pytest
-from branchmem.agent import AsyncWrapped, Wrapped, wrap
+from branchmem.agent import AsyncWrapped, Turn, Wrapped, wrap
 from branchmem.chat import Call, Reply
 from branchmem.errors.agent import ForeignSession, InvalidMessage, NoAnswer, NotAStep, PlaceAmbiguous, PlaceUnknown
-from branchmem.extract import Found, Shown
+from branchmem.extract import Found, Shown, extract
 from branchmem.session import Session
 from clients import AsyncClient, Client
 from completions import calling
+
+pytestmark = pytest.mark.usefixtures("without_disk")
 
 CALLS = (calling("look", '{"at": "Chengdu"}', "c1"), calling("look", '{"at": "Xi\'an"}', "c2"))
 
@@ -35,6 +38,11 @@ def said(session: Session, at: str | None = None) -> list[str | None]:
     store = session.store
     path = [store.log.get(id) for id in store.tree.path(at or session.head)[1:]]
     return [message.text for message in path if isinstance(message, bm.Message)]
+
+
+def receipt(session: Session) -> Any:
+    message = session.store.log.get(session.head)
+    return message.meta.get("recalled") if isinstance(message, bm.Message) else None
 
 
 def memories(session: Session) -> list[str]:
@@ -112,6 +120,30 @@ def test_an_answer_that_the_application_edited_is_a_branch(session: Session) -> 
     ask(wrapped, turns("u1"))
     ask(wrapped, turns("u1", "mine", "u2"))
     assert (said(session), memories(session)) == (["u1", "mine", "u2", "A2"], ["m: A2"])
+
+
+def test_what_was_taken_back_does_not_return_by_an_answer_that_the_application_edited(session: Session) -> None:
+    memory = session.remember("The user likes tea.", sources=[session.say("user", "Tea is what I like.")])
+    wrapped = wrap(Client("**You like tea.**", "Bye."), session, recall={})
+    ask(wrapped, turns("Tea is what I like."))
+    assert receipt(session) == (memory.id,)
+    ask(wrapped, turns("Tea is what I like.", "You like tea.", "Bye"))  # the marks were taken out
+
+    extract(session, lambda shown: [Found(str(one.text), (one.id,)) for one in shown.messages])
+    session.store.retract(memories=[memory.id], at=session.head, scope="branch")
+
+    assert memories(session) == ["Bye", "Bye.", "Tea is what I like."]
+
+
+def test_an_answer_that_is_said_again_elsewhere_keeps_its_receipt(session: Session) -> None:
+    memory = session.remember("The user likes tea.", sources=[session.store.tree.roots()[0]])
+    wrapped = wrap(Client("You like tea.", "Bye."), session, recall={})
+    ask(wrapped, turns("What do I like? Tea?"))
+    ask(wrapped, turns("Hi", "Hello", "And?", "You like tea.", "Bye"))
+    store = session.store
+    path = [store.log.get(id) for id in store.tree.path(session.head)]
+    receipts = [message.meta.get("recalled") for message in path if isinstance(message, bm.Message)]
+    assert receipts[4] == (memory.id,)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -207,11 +239,39 @@ def test_images_are_known_by_what_they_are_and_large_ones_are_not_kept(session: 
 
 
 def test_the_same_said_in_another_form_is_the_same(session: Session) -> None:
-    wrapped = wrap(Client("  A1\n", "A2"), session)
+    client = Client("  A1\n", "A2")
+    wrapped = wrap(client, session)
     ask(wrapped, turns(" u1 "))
     forms = [{"role": "user", "content": [{"type": "text", "text": "u1"}]}, {"role": "assistant", "content": "A1"}]
     ask(wrapped, [*forms, *turns("u2")])
     assert len(session.store.message_ids) == 1 + 4
+    refused = {"role": "assistant", "content": None, "refusal": "A1"}
+    for mark in ({"cache_control": {"type": "ephemeral"}}, {}):  # which wanders down as a list grows
+        parts = [{"type": "text", "text": "u3", **mark}, {"type": "text", "text": "please"}]
+        client.told = ["A3"]
+        ask(wrapped, [*turns("u1"), refused, *turns("u2", "A2"), {"role": "user", "content": parts}])
+    assert len(session.store.message_ids) == 1 + 7
+
+
+def test_calls_are_known_again_however_their_arguments_are_written(session: Session) -> None:
+    client = Client(Reply("", CALLS[:1]))
+    wrapped = wrap(client, session)
+    ask(wrapped, turns("u1"))
+    head = session.head
+    for arguments in ('{ "at":"Chengdu" }', {"at": "Chengdu"}):
+        call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": arguments}}
+        result = {"role": "tool", "tool_call_id": "c1", "content": "Rain."}
+        client.told = ["A2"]
+        ask(wrapped, [*turns("u1"), {"role": "assistant", "content": None, "tool_calls": [call]}, result])
+        assert session.store.tree.is_ancestor(head, session.head)
+
+
+def test_an_extractor_that_fails_costs_nobody_the_answer(session: Session) -> None:
+    def broken(shown: Shown) -> list[Found]:
+        raise KeyError("a bug")
+
+    ask(wrap(Client("A1"), session, extractor=broken), turns("u1"))
+    assert said(session) == ["u1", "A1"]
 
 
 def test_of_two_equal_places_the_one_counts_where_the_session_stands(session: Session) -> None:
@@ -249,7 +309,13 @@ def test_a_list_that_left_something_out_has_no_place(session: Session) -> None:
     for end in (1, 3, 5):
         ask(wrapped, turns(*conversation[:end]))
     head = session.head
-    for cut in (turns("u2", "A2", "u4"), turns("u1", "A1", "u3", "A3", "u4"), turns("", "A2", "u3", "A3")[1:]):
+    for cut in (
+        turns("u2", "A2", "u4"),
+        turns("u1", "A1", "u3", "A3", "u4"),
+        turns("", "A2", "u3", "A3")[1:],
+        turns("u1", "A2", "u4"),
+        turns("", "A2", "u4")[1:],
+    ):
         with pytest.raises(PlaceUnknown, match="give the whole conversation"):
             ask(wrapped, cut)
     assert (session.head, len(client.sent), len(session.store.message_ids)) == (head, 3, 7)
@@ -290,6 +356,8 @@ def test_what_hangs_below_without_saying_anything_is_stood_at(session: Session) 
         ([{"role": "user", "content": ["x"]}], "a part that is no mapping"),
         ([{"role": "tool", "content": "x"}], "its tool_call_id is missing"),
         ([{"role": "assistant", "tool_calls": [{"id": "c"}]}], "its tool_calls has one without"),
+        ([{"role": "assistant", "tool_calls": 5}], "its tool_calls is no list"),
+        ([{"role": "user", "content": "x", "name": 5}], "its name is no text"),
     ],
 )
 def test_a_message_of_no_form_is_refused_before_anything_is_sent(
@@ -317,6 +385,7 @@ def test_what_would_be_no_step_is_refused_and_the_rest_is_the_clients(session: S
         lambda: wrapped.beta,
         lambda: ask(wrapped, turns("u1"), n=2),
         lambda: wrapped.chat.completions.create(model="m"),
+        lambda: ask(wrapped, cast(Any, None)),
     ):
         with pytest.raises(NotAStep):
             refused()
@@ -377,6 +446,33 @@ def test_an_async_client_is_wrapped_by_an_async_one(session: Session) -> None:
         assert memories(session) == ["m: A1", "m: A3"]
 
     asyncio.run(work())
+
+
+def test_who_is_cancelled_before_the_answer_is_written_has_none(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends, cancelled = threading.Event(), threading.Event()
+    end = Turn._end
+
+    def slowly(turn: Turn, error: BaseException | None) -> None:
+        ends.set()
+        assert cancelled.wait(5)
+        end(turn, error)
+
+    async def leaves() -> None:
+        call = asyncio.create_task(ask(wrap(AsyncClient("A1"), session), turns("u1")))
+        while not ends.is_set():
+            await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.sleep(0)
+        cancelled.set()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+    monkeypatch.setattr(Turn, "_end", slowly)
+    head = session.head
+    asyncio.run(leaves())
+    assert session.head == head
 
 
 def test_an_async_stream_that_is_left_is_no_step(session: Session) -> None:

@@ -18,11 +18,13 @@ from branchmem.extract import Found, Shown
 from branchmem.session import Session
 from clients import Client
 from completions import calling
+from figures import Figure
+
+pytestmark = pytest.mark.usefixtures("without_disk")
 
 Path = tuple[str, ...]
 
 SEEDS = range(3)
-CALLS = 30
 
 
 class Model:
@@ -106,7 +108,7 @@ class Application:
         if what == "regenerate":
             return messages[: self.random.choice(users) + 1]
         if what == "correct" and messages[-1]["content"]:
-            messages[-1] = {"role": "assistant", "content": f"corrected {self.random.randrange(3)}"}
+            messages[-1] = {"role": "assistant", "content": f"corrected {messages[-1]['content']}"}
         last = messages[-1].get("tool_calls")
         if last:
             result = f"result {self.random.randrange(2)}"
@@ -139,8 +141,9 @@ def stands(session: Session) -> Path:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_wrapped_client_stands_where_a_plain_model_of_the_tree_does(seed: int) -> None:
+@pytest.mark.soak
+def test_a_wrapped_client_stands_where_a_plain_model_of_the_tree_does(seed: int, figure: Figure) -> None:
     with bm.open_temporary() as store:
         application = Application(store.session("chat"), Random(seed))
-        for _ in range(CALLS):
+        for _ in range(figure(18, 60)):
             application.call(application.next())

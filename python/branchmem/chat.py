@@ -221,7 +221,7 @@ class Chat:
             raise self._endpoint.failed(f"it failed while it answered: {why}")
         try:
             return draft.take(said)
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError):
             raise self._no_completion() from None
 
     def _no_completion(self) -> EndpointFailed:
@@ -250,14 +250,16 @@ class Draft:
         used = said.get("usage")
         if used:
             self._tokens = (int(used.get("prompt_tokens") or 0), int(used.get("completion_tokens") or 0))
-        choices = said["choices"]
+        choices = said.get("choices") if used else said["choices"]
         for choice in choices or ():
             if choice.get("index"):
                 continue  # of several answers, the first is the one
             self.choices += 1
-            part = choice.get("delta") if "delta" in choice else choice["message"]
+            part = choice.get("delta") or choice.get("message")
+            if part is None and "delta" not in choice:
+                raise KeyError("message")
             self.finish = choice.get("finish_reason") or self.finish
-            if part is None:
+            if not part:
                 continue
             for number, call in enumerate(part.get("tool_calls") or ()):
                 self._take_call(number, call)
@@ -283,9 +285,9 @@ class Draft:
 
     def _take_call(self, number: int, call: Mapping[str, Any]) -> None:
         id, function = call.get("id") or "", call.get("function") or {}
-        name, arguments = function.get("name") or "", function.get("arguments") or ""
-        if not isinstance(arguments, str):  # servers there are that give the object itself
-            arguments = json.dumps(arguments)
+        if call.get("type") == "custom":
+            raise TypeError(call)
+        name, arguments = function.get("name") or "", arguments_text(function.get("arguments") or "")
         index = call.get("index")
         at = self._at.get(number if index is None else index)
         # some count every call of a message as the first one: another id is another call
@@ -296,6 +298,11 @@ class Draft:
         pieces.append(arguments)
         self._calls[at] = (known_id or id, known_name or name, pieces)
         self._at[number if index is None else index] = at
+
+
+def arguments_text(arguments: object) -> str:
+    """The arguments of a call as JSON text: servers and applications there are that give the object itself."""
+    return arguments if isinstance(arguments, str) else json.dumps(arguments)
 
 
 async def _in_thread(work: Callable[[Line], Iterable[T]]) -> AsyncGenerator[T, None]:

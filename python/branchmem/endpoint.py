@@ -8,6 +8,7 @@ Left out: what is asked, and what an answer means.  Each caller has a path of it
 
 from __future__ import annotations
 
+import codecs
 import http.client
 import json
 import os
@@ -121,6 +122,8 @@ class Endpoint:
                 yield from self._events(response, max_answer_bytes)
             except (OSError, http.client.HTTPException) as error:
                 raise self._broken(error, "its answer broke off") from None
+            except UnicodeDecodeError:
+                raise self.failed("its answer is no UTF-8") from None
             except GeneratorExit:
                 line.cut()
                 raise
@@ -171,6 +174,8 @@ class Endpoint:
             left -= len(read)
             if left < 0:
                 raise self._too_long(max_answer_bytes)
+            if is_whole is None:
+                read = read.removeprefix(codecs.BOM_UTF8)
             if is_whole is None and read.strip():
                 is_whole = read.lstrip().startswith(b"{")  # which no line of events does
             line.append(read)
@@ -180,12 +185,12 @@ class Endpoint:
             line.clear()
             name, _, value = text.partition(b":")
             if name == b"data":
-                data.append(value.removeprefix(b" ").decode(errors="replace"))
+                data.append(value.removeprefix(b" ").decode())
             elif not text and data:
                 yield "\n".join(data)
                 data.clear()
         if is_whole:
-            yield b"".join(line).decode(errors="replace")
+            yield b"".join(line).decode()
         elif data:  # servers there are that do not end the last event
             yield "\n".join(data)
 

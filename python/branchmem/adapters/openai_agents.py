@@ -63,9 +63,9 @@ class BranchSession(SessionABC):
         self.session_settings = session_settings
         #: The session of branchmem that this one stands on.
         self.session = Session.open(store, session_id)
-        # where the run that is under way stands, and what it recalled
+        # where the run that is under way stands; what was recalled, and whether an answer has that as its receipt
         self._seen: str | None = None
-        self._recalled: dict[str, None] = {}
+        self._recalled: dict[str, bool] = {}
         self._calls: WeakKeyDictionary[ToolContext[Any], str] = WeakKeyDictionary()
         # by parent what was taken off the list, which the SDK may put back
         self._popped: dict[str, Message] = {}
@@ -193,7 +193,7 @@ class BranchSession(SessionABC):
         Takes what `view.recall` takes.
         """
         recalled = await self.session.arecall(message, **options)
-        self._recalled.update(dict.fromkeys(recalled.ids))
+        self._recalled.update(dict.fromkeys(recalled.ids, False))
         return recalled
 
     def _remember(self, tool: ToolContext[Any], memory: Memory) -> Memory:
@@ -267,8 +267,11 @@ class BranchSession(SessionABC):
 
         _, (head, at) = self.store.transact(plan, tables=refs.TABLES)
         before, self._seen = self._seen, at
-        if any(draft.role == "user" for draft, _ in drafts):
-            self._recalled.clear()
+        roles = {draft.role for draft, _ in drafts}
+        if "user" in roles:  # a streamed run recalls before its input is added: what no answer has yet belongs to it
+            self._recalled = {id: False for id, is_told in self._recalled.items() if not is_told}
+        if "assistant" in roles:
+            self._recalled = dict.fromkeys(self._recalled, True)
         if before not in (None, head):
             raise RefMoved(ref, str(before), head, at)
 
@@ -285,7 +288,7 @@ class BranchSession(SessionABC):
         meta: dict[str, Any] = {}
         if isinstance(text, str):
             del told[field]
-            if told != {"role": role}:
+            if told != {"role": role} or role not in _ROLES:
                 meta = {ITEM: told, TEXT: field}
         else:
             meta, text = {ITEM: told}, _text(text) if kind == "message" else None
@@ -312,9 +315,10 @@ class BranchSession(SessionABC):
         return edited
 
     def _stand(self, message: str) -> str:
-        """A run that begins now stands here, and has recalled nothing."""
+        """A run that begins now stands here, has recalled nothing, and puts nothing back."""
         self._seen = message
         self._recalled.clear()
+        self._popped.clear()
         return message
 
 
@@ -327,7 +331,8 @@ def item_of(message: Message) -> dict[str, Any] | None:
     if ITEM in meta:
         item: dict[str, Any] = meta[ITEM]
         return {**item, meta[TEXT]: message.text} if TEXT in meta else item
-    return {"role": message.role, "content": message.text} if message.role in _ROLES and message.text else None
+    is_said = message.role in _ROLES and message.text is not None
+    return {"role": message.role, "content": message.text} if is_said else None
 
 
 def instructions(
@@ -341,8 +346,11 @@ def instructions(
     """
 
     async def recalled(context: RunContextWrapper[Any], agent: Agent[Any]) -> str:
-        said = [message.text for message in await session.messages() if message.role == "user" and message.text]
-        found = (await session.recall(said[-1], **options)).text if said else ""
+        said = [message.text for message in await session.messages() if message.role == "user"]
+        # a streamed run asks before its input is a message
+        said += [_text(item.get("content")) for item in context.turn_input if item.get("role") == "user"]
+        asked = next((text for text in reversed(said) if text), None)
+        found = (await session.recall(asked, **options)).text if asked else ""
         return "\n\n".join(filter(None, (text, found)))
 
     return recalled
@@ -354,6 +362,8 @@ def _output(base: str, call: str, tried: int) -> str:
 
 
 def _text(content: Any) -> str | None:
-    """The text in the parts of a message, a line each; None where there is none."""
+    """The text of a message, that of its parts a line each; None where there is none."""
+    if isinstance(content, str):
+        return content
     parts = [part.get("text") for part in content if isinstance(part, dict)] if isinstance(content, list) else []
     return "\n".join(part for part in parts if isinstance(part, str) and part) or None

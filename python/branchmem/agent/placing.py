@@ -8,13 +8,14 @@ it stands at none of them, or where a list has left out what stands between, not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from branchmem import Message
 from branchmem.agent.wire import Said
 from branchmem.errors.agent import PlaceAmbiguous, PlaceUnknown
+from branchmem.session.step import receipt_of
 
 if TYPE_CHECKING:
     from branchmem import Session, Store
@@ -22,46 +23,51 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a list stands: its last known message, and what of the list is new below that."""
+    """Where a list stands: its last known message, and what of the list is new below that, each with a receipt.
+
+    A new answer may be one that is known, edited, or said again after what was edited above it.  So it has the receipts
+    of all answers in whose place it stands.
+    """
 
     at: str
-    new: tuple[Said, ...]
+    new: tuple[tuple[Said, tuple[str, ...]], ...]
 
 
-def place(session: Session, messages: Sequence[object]) -> Place:
-    """The place of a list in the tree of the ref of a session.
+def place(session: Session, head: str, messages: Sequence[object]) -> Place:
+    """The place of a list in the tree of `head`, the message where the session stands.
 
     Raises: InvalidMessage; PlaceAmbiguous where two places fit; PlaceUnknown where none does.
-    Cost: reads every message beside the path of the list.
+    Cost: reads every message beside the path of the list, and the whole tree where an answer in it is new.
     """
     said = [Said.of_wire(message, at) for at, message in enumerate(messages)]
     first = next((at for at, one in enumerate(said) if not one.is_instruction), len(said))
     if first == len(said):
         raise PlaceUnknown(session.ref, max(len(said) - 1, 0), "the list says nothing besides instructions")
-    return _Search(session, said, first).found()
+    return _Search(session, head, said, first).found()
 
 
 class _Search:
     """One list, and the tree that it is looked for in."""
 
-    def __init__(self, session: Session, said: Sequence[Said], first: int) -> None:
+    def __init__(self, session: Session, head: str, said: Sequence[Said], first: int) -> None:
         self._ref = session.ref
         self._tree = session.store.tree
         self._read = _Reader(session.store)
-        self._path = self._tree.path(session.head)
+        self._path = self._tree.path(head)
         self._said = said
+        self._spoken = [one.spoken for one in said]
         self._first = first
 
     def found(self) -> Place:
         places, at = self._beginnings(), self._first
         while at < len(self._said):
-            fitting = [id for id in self._below(places) if self._read.said(id) == self._said[at]]
+            fitting = [id for id in self._below(places) if self._read.said(id) == self._spoken[at]]
             if not fitting:
                 break
             places, at = fitting, at + 1
         chosen = self._chosen(places, at)
-        self._refuse_cut(chosen, at)
-        return Place(chosen, tuple(self._said[at:]))
+        self._refuse_cut(places, at)
+        return Place(chosen, tuple(zip(self._said[at:], self._receipts(places, at), strict=True)))
 
     def _beginnings(self) -> list[str]:
         """What stands for a list of which nothing has been said: the root, where it only has a place in the tree.
@@ -71,7 +77,7 @@ class _Search:
         root = self._path[0]
         if self._is_silent(root, at_beginning=True):
             return [root]
-        if self._read.said(root) != self._said[self._first]:
+        if self._read.said(root) != self._spoken[self._first]:
             why = "the conversation begins with another, and has no root above it: give the list a session of its own"
             raise PlaceUnknown(self._ref, self._first, why)
         return [_ABOVE]
@@ -94,10 +100,10 @@ class _Search:
 
     def _chosen(self, places: Sequence[str], at: int) -> str:
         """The one place that is meant: the lowest of the session's path, or of the only chain that there is."""
-        tips = [tip for place in places for tip in self._tips(place, at == self._first)]
-        here = [id for id in self._path if id in set(tips)]
-        if here:
-            return here[-1]
+        tips = {tip for place in places for tip in self._tips(place, at == self._first)}
+        here = next((id for id in reversed(self._path) if id in tips), None)
+        if here is not None:
+            return here
         lowest = [tip for tip in tips if not any(tip != one and self._tree.is_ancestor(tip, one) for one in tips)]
         if len(lowest) > 1:
             raise PlaceAmbiguous(self._ref, at, lowest)
@@ -112,21 +118,35 @@ class _Search:
             waiting += (child for child in self._tree.children(id) if self._is_silent(child, at_beginning=at_beginning))
         return found
 
-    def _refuse_cut(self, at_message: str, at: int) -> None:
+    def _receipts(self, places: Sequence[str], at: int) -> Iterator[tuple[str, ...]]:
+        """For each new answer the receipts of those as deep below these places as it will be, or that say the same."""
+        here = places
+        for one in self._spoken[at:]:
+            here = self._below(here)
+            alike: list[str] = []
+            if one.is_answer:
+                everywhere = self._descendants([self._path[0]])
+                alike = [*here, *(id for id in everywhere if self._read.said(id) == one)]
+            yield tuple(dict.fromkeys(memory for id in alike for memory in self._read.recalled(id)))
+
+    def _refuse_cut(self, places: Sequence[str], at: int) -> None:
         """Refuse a list that goes on with what was said further below: it has left out what stands between.
 
-        One new message of the user may repeat an earlier one; two that follow each other there as here are no accident.
+        A new message of the user may repeat an earlier one; an answer, or two messages that follow each other there as
+        here, are no accident.
         """
-        new = self._said[at:]
-        if len(new) < 2 or not any(one.is_answer for one in new):
+        new = self._spoken[at : at + 2]
+        if not any(one.is_answer for one in self._spoken[at:]):
             return
-        for id in self._descendants(at_message):
-            if self._read.said(id) == new[0] and any(self._read.said(child) == new[1] for child in self._below([id])):
+        for id in self._descendants(places):
+            if self._read.said(id) != new[0]:
+                continue
+            if new[0].is_answer or any(self._read.said(child) == one for one in new[1:] for child in self._below([id])):
                 why = f"it stands further below, at {id}: give the whole conversation, from its first message on"
                 raise PlaceUnknown(self._ref, at, why)
 
-    def _descendants(self, message: str) -> Iterable[str]:
-        waiting = self._tree.children(message)
+    def _descendants(self, places: Iterable[str]) -> Iterable[str]:
+        waiting = [child for place in places for child in self._tree.children(place)]
         while waiting:
             id = waiting.pop()
             yield id
@@ -142,14 +162,23 @@ _ABOVE = ""
 
 
 class _Reader:
-    """What the messages of a store say, each read once."""
+    """What the messages of a store say, and what they were written with, each read once."""
 
     def __init__(self, store: Store) -> None:
         self._log = store.log
-        self._known: dict[str, Said | None] = {}
+        self._known: dict[str, tuple[Said | None, tuple[str, ...]]] = {}
 
     def said(self, id: str) -> Said | None:
+        return self._message(id)[0]
+
+    def recalled(self, id: str) -> tuple[str, ...]:
+        return self._message(id)[1]
+
+    def _message(self, id: str) -> tuple[Said | None, tuple[str, ...]]:
         if id not in self._known:
             message = self._log.get(id)
-            self._known[id] = Said.of_message(message) if isinstance(message, Message) else None
+            self._known[id] = (None, ())
+            if isinstance(message, Message):
+                said = Said.of_message(message)
+                self._known[id] = (said and said.spoken, receipt_of(message) or ())
         return self._known[id]

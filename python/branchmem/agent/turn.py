@@ -16,7 +16,7 @@ from branchmem import Message, Session, Step, new_id
 from branchmem.canonical import NO_META, now
 from branchmem.errors import BadMove, UnknownEvent
 from branchmem.errors.agent import ForeignSession
-from branchmem.session.slice import Slice
+from branchmem.session.step import RECALLED
 
 if TYPE_CHECKING:
     from branchmem.session import OnCancel
@@ -37,11 +37,6 @@ class Turn(Step):
         super().__init__(session, on_cancel=on_cancel, meta=meta)
 
     @property
-    def base(self) -> str:
-        """The message that the answer stands below: the head at first, then what the turn said last."""
-        return self._head if self._state == "ending" else str(self._part.message.parent)
-
-    @property
     def head(self) -> str:
         """Where the ref stood when the turn was entered, and must still stand when it ends."""
         return self._head
@@ -59,14 +54,18 @@ class Turn(Step):
                 raise BadMove(self.session.ref, message, "lies in another tree: switch there first")
             self._stand_below(message)
 
-    def say(self, role: str, text: str | None, *, meta: Mapping[str, Any] | None = None) -> Message:
+    def say(self, role: str, text: str | None, *, meta: Mapping[str, Any] = NO_META) -> Message:
         """Append a message below where the turn stands, and stand at it.
 
+        What is not the user's was written with what the turn recalled, and bears that receipt: it is in the log, where
+        somebody may go on from it, even if the turn fails.
         Raises: StepEnded; InvalidEvent.
         Cost: one commit.
         """
         with self._opened("turn.say"):
-            message = Message(new_id(), self.base, role=role, text=text, meta=meta or {}, created=now())
+            if role != "user" and self.recalled:
+                meta = {RECALLED: self.recalled, **meta}
+            message = Message(new_id(), self.base, role=role, text=text, meta=meta, created=now())
             self.session.store.append([message])
             self._stand_below(message.id)
             return message
@@ -89,13 +88,3 @@ class Turn(Step):
         await super().__aenter__()
         self._context = copy_context()
         return self
-
-    def _begin(self) -> None:
-        super()._begin()
-        self._head = str(self._part.message.parent)
-
-    def _stand_below(self, message: str) -> None:
-        moved = Slice(self.session.store, replace(self._part.message, parent=message), self._since)
-        for memory in self._part.memories.values():
-            moved.add(memory)
-        self._part = moved

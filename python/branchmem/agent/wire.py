@@ -13,11 +13,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from branchmem import Message
 from branchmem.canonical import thaw
-from branchmem.chat import Call
+from branchmem.chat import Call, arguments_text
 from branchmem.errors.agent import InvalidMessage
 
 #: Roles of messages that are part of a conversation; messages of any other role only have a place in its tree.
@@ -27,6 +27,8 @@ _INSTRUCTIONS: Final = ("system", "developer")
 CALLS, CALL, NAME, PARTS = "calls", "call", "name", "parts"
 
 _KEPT_CHARS: Final = 2048
+#: What parts hold for the endpoint, and what wanders from one to the next as a list grows.
+_UNSAID: Final = ("cache_control",)
 _DIGEST: Final = "sha256:"
 
 
@@ -66,12 +68,17 @@ class Said:
         role = "system" if role in _INSTRUCTIONS else role
         if role not in ROLES:
             raise InvalidMessage(at, "role", f"is none of {', '.join(ROLES)}")
-        text, parts = _content(form.get("content"), at)
-        calls = tuple(_call(call, at) for call in form.get("tool_calls") or ())
-        call = form.get("tool_call_id")
+        text, parts = _content(form.get("content") or form.get("refusal"), at)
+        calls = form.get("tool_calls") or ()
+        if not isinstance(calls, (list, tuple)):
+            raise InvalidMessage(at, "tool_calls", "is no list")
+        call, name = form.get("tool_call_id"), form.get("name") or None
         if role == "tool" and not isinstance(call, str):
             raise InvalidMessage(at, "tool_call_id", "is missing: a result of a tool names the call that it answers")
-        return cls(str(role), text.strip(), calls, call if role == "tool" else None, form.get("name") or None, parts)
+        if name is not None and not isinstance(name, str):
+            raise InvalidMessage(at, "name", "is no text")
+        called = tuple(_call(one, at) for one in calls)
+        return cls(str(role), text.strip(), called, call if role == "tool" else None, name, parts)
 
     @classmethod
     def of_message(cls, message: Message) -> Said | None:
@@ -84,6 +91,13 @@ class Said:
         return cls(
             str(role), (message.text or "").strip(), _calls(meta.get(CALLS)), call, name, _parts(meta.get(PARTS))
         )
+
+    @property
+    def spoken(self) -> Self:
+        """The same with the arguments of calls in one form: applications there are that write this JSON anew."""
+        if not self.calls:
+            return self
+        return replace(self, calls=tuple(replace(call, arguments=_one_form(call.arguments)) for call in self.calls))
 
     def meta(self) -> dict[str, Any]:
         """What the meta of a message holds that says this, besides its text."""
@@ -127,12 +141,14 @@ def prompt(path: Iterable[Message]) -> list[tuple[dict[str, Any], str]]:
     for at, (one, id) in enumerate(said):
         if one.role == "tool":
             continue
-        results = {result.call: (result, of) for result, of in takewhile(_is_result, said[at + 1 :]) if result.call}
-        calls = tuple(call for call in one.calls if call.id in results)
-        if one.text or one.parts or calls:
-            found.append((replace(one, calls=calls).wire(), id))
-        for result, of in (results[call.id] for call in calls):
-            found.append((result.wire(), of))
+        results: dict[str | None, list[tuple[Said, str]]] = {}
+        for result in takewhile(_is_result, said[at + 1 :]):
+            results.setdefault(result[0].call, []).append(result)
+        # models there are that give two calls one id: the first result is that of the first
+        answered = [(call, results[call.id].pop(0)) for call in one.calls if results.get(call.id)]
+        if one.text or one.parts or answered:
+            found.append((replace(one, calls=tuple(call for call, _ in answered)).wire(), id))
+        found += ((result.wire(), of) for _, (result, of) in answered)
     return found
 
 
@@ -175,8 +191,8 @@ def _content(content: object, at: int) -> tuple[str, str | None]:
 def _call(call: Any, at: int) -> Call:
     try:
         function = call["function"]
-        return Call(str(call["id"]), str(function["name"]), str(function["arguments"]))
-    except (TypeError, KeyError):
+        return Call(str(call["id"]), str(function["name"]), arguments_text(function["arguments"]))
+    except (TypeError, ValueError, KeyError):
         raise InvalidMessage(at, "tool_calls", "has one without id, function name and arguments") from None
 
 
@@ -201,7 +217,8 @@ def _kept(value: Any, *, is_text: bool = False) -> Any:
     """A part as it is kept: a long string in it, but for a text, is replaced by what it is known by."""
     if isinstance(value, Mapping):
         text = value.get("type") == "text"
-        return {str(key): _kept(inner, is_text=text and key == "text") for key, inner in value.items()}
+        said = ((key, inner) for key, inner in value.items() if key not in _UNSAID)
+        return {str(key): _kept(inner, is_text=text and key == "text") for key, inner in said}
     if isinstance(value, (list, tuple)):
         return [_kept(inner) for inner in value]
     if isinstance(value, str) and len(value) > _KEPT_CHARS and not is_text:
@@ -214,6 +231,14 @@ def _shown(part: Any) -> Any:
     if f'"{_DIGEST}' in _json(part):
         return {"type": "text", "text": f"({part.get('type', 'part')}, not kept)"}
     return part
+
+
+def _one_form(arguments: str) -> str:
+    """JSON in the one form in which equal values are equal texts; what is none, as it is."""
+    try:
+        return _json(json.loads(arguments))
+    except (ValueError, RecursionError):
+        return arguments
 
 
 def _json(value: object) -> str:

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from branchmem import Error, Memory, Message
+from branchmem import Memory, Message
 from branchmem.agent.tools import chosen
 from branchmem.agent.turn import FINISH, Turn
 from branchmem.agent.wire import Said, prompt
 from branchmem.chat import Call, Reply
+from branchmem.errors import StepEnded
 from branchmem.errors.agent import InvalidTool, NoAnswer, ToolRefused, TurnEndless
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Answer:
     #: What became of the extraction; None where there is no extractor, or it failed.
     extracted: Extracted | None
     #: Why nothing was extracted: the answer stands all the same, and `branchmem.extract.extract` can do it later.
-    unextracted: Error | None
+    unextracted: Exception | None
     #: What was made shorter in the prompt of the last reply.
     compacted: Compacted | None
     finish: str | None
@@ -71,7 +72,7 @@ class Work:
         self._recalled: Recalled | None = None
         self._compacted: Compacted | None = None
         self._extracted: Extracted | None = None
-        self._unextracted: Error | None = None
+        self._unextracted: Exception | None = None
         self._calls: list[Call] = []
         self._rounds = 0
         self._finish: str | None = None
@@ -163,7 +164,7 @@ class Work:
 
         try:
             self._extracted = extract_in(self.turn, self.agent.extractor)
-        except Error as error:
+        except Exception as error:
             self._failed(error)
 
     async def aextract(self) -> None:
@@ -174,11 +175,13 @@ class Work:
 
         try:
             self._extracted = await aextract_in(self.turn, self.agent.extractor)
-        except Error as error:
+        except Exception as error:
             self._failed(error)
 
     def answer(self) -> Answer:
-        """What became of it."""
+        """What became of it.  Raises: StepEnded where it was cancelled at its end, and nothing of it stands."""
+        if self.turn.cancelled:
+            raise StepEnded(self.turn.id, "its answer", cancelled=True)
         return Answer(
             id=self.turn.id,
             text=self.turn.text,
@@ -216,6 +219,6 @@ class Work:
         if compacted.ids:
             self.turn.recalled = (*self.turn.recalled, *compacted.ids)
 
-    def _failed(self, error: Error) -> None:
+    def _failed(self, error: Exception) -> None:
         self._unextracted = error
-        _logger.warning("nothing was extracted from %s: %s", self.turn.id, error)
+        _logger.warning("nothing was extracted from %s: %s: %s", self.turn.id, type(error).__name__, error)

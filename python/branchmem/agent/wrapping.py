@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextvars import copy_context
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
-from branchmem import Error, RefMoved, Session
+from branchmem import RefMoved, Session
 from branchmem.agent.placing import place
 from branchmem.agent.turn import FINISH, MODEL, Turn
 from branchmem.agent.wire import Said, plain
 from branchmem.chat import Draft
 from branchmem.errors.agent import NoAnswer, NotAStep
 from branchmem.session.settled import settled
+from branchmem.session.step import RECALLED
 
 if TYPE_CHECKING:
     from branchmem.extract import Extractor
@@ -92,6 +93,8 @@ class _Wrapping:
     copy = with_options
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what Python asks of an object is not asked of the client
+            raise AttributeError(name)
         if name in _OTHERS or name in ("parse", "stream"):
             raise NotAStep(name, _INSTEAD)
         return getattr(self.client, name)
@@ -148,7 +151,7 @@ class AsyncWrapped(_Wrapping):
         except BaseException as error:
             call.fail(error)
             raise
-        await settled(call.end)
+        await call.aend()
         return answer
 
     async def __aenter__(self) -> Self:
@@ -175,10 +178,11 @@ class _Call:
         n = form.get("n")
         if isinstance(n, int) and n > 1:
             raise NotAStep(f"n={n}", "one call is one answer: ask so often, and each is a branch")
-        if "messages" not in form:
+        messages = form.get("messages")
+        if isinstance(messages, (str, Mapping)) or not isinstance(messages, Iterable):
             raise NotAStep("a call without messages", "pass messages=[…]")
         self._form = dict(form)
-        self._messages = list(form["messages"])
+        self._messages = list(messages)
         self._session = session
         self._recall = recall
         self._extractor = extractor
@@ -192,13 +196,14 @@ class _Call:
 
     def begin(self) -> dict[str, Any]:
         """Place the messages, and say what is new; what is to be sent."""
-        found = place(self._session, self._messages)
         self._turn = Turn(self._session)
         self._turn.__enter__()
         try:
+            found = place(self._session, self._turn.head, self._messages)
             self._turn.stand_at(found.at)
-            for said in found.new:
-                self._turn.say(said.role, said.text or None, meta=said.meta())
+            for said, recalled in found.new:
+                receipt = {RECALLED: recalled} if recalled else {}
+                self._turn.say(said.role, said.text or None, meta={**said.meta(), **receipt})
             return {**self._form, "messages": self._recalled()}
         except BaseException as error:
             self.fail(error)
@@ -229,7 +234,7 @@ class _Call:
 
             try:
                 extract_in(self._turn, self._extractor)
-            except Error as error:
+            except Exception as error:
                 self._unextracted(error)
 
     async def aextract(self) -> None:
@@ -239,7 +244,7 @@ class _Call:
 
             try:
                 await aextract_in(self._turn, self._extractor)
-            except Error as error:
+            except Exception as error:
                 self._unextracted(error)
 
     def end(self) -> None:
@@ -249,6 +254,10 @@ class _Call:
             self._turn.__exit__(None, None, None)
         except RefMoved as moved:
             _logger.info("%s", moved)
+
+    async def aend(self) -> None:
+        """As `end`; who is cancelled in it before it is written ends the call as a failure does."""
+        await settled(self.end, cancelled=self._turn.cancel)
 
     def fail(self, error: BaseException) -> None:
         """Let nothing of it stand at the session.  Nothing where it is over."""
@@ -270,8 +279,8 @@ class _Call:
             return [{**told, "content": f"{told['content']}\n\n{text}"}, *others]
         return [{"role": "system", "content": text}, *self._messages]
 
-    def _unextracted(self, error: Error) -> None:
-        _logger.warning("nothing was extracted from %s: %s", self._turn.id, error)
+    def _unextracted(self, error: Exception) -> None:
+        _logger.warning("nothing was extracted from %s: %s: %s", self._turn.id, type(error).__name__, error)
 
 
 class _Stream:
@@ -352,7 +361,7 @@ class _AsyncStream:
         except BaseException as error:
             call.fail(error)
             raise
-        await settled(call.end)
+        await call.aend()
         return chunk
 
     async def close(self) -> None:

@@ -42,9 +42,9 @@ def run(work: Generator[Q, Any, R], ask: Callable[[Q], Any]) -> R:
 
 
 async def arun(work: Generator[Q, Any, R], ask: Callable[[Q], Any]) -> R:
-    """Do work in threads, so that no loop waits; `ask` is called in one, too, and may answer with what is awaited."""
+    """Do work in threads, so that no loop waits; `ask` is called in one, too, unless it is a coroutine function."""
     import asyncio
-    from inspect import isawaitable
+    from inspect import isawaitable, iscoroutinefunction
 
     answer: Any = None
     try:
@@ -53,7 +53,8 @@ async def arun(work: Generator[Q, Any, R], ask: Callable[[Q], Any]) -> R:
             if ended:
                 result: R = out
                 return result
-            answer = await asyncio.to_thread(ask, out)
+            # who is cancelled while a thread makes a coroutine would leave that without anybody who awaits it
+            answer = ask(out) if iscoroutinefunction(ask) else await asyncio.to_thread(ask, out)
             if isawaitable(answer):
                 answer = await answer
     finally:

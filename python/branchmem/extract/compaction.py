@@ -20,7 +20,7 @@ from branchmem.extract.place import Place, place_of
 from branchmem.extract.provenance import usable
 from branchmem.extract.shown import all_said
 from branchmem.extract.summaries import Passage, Summariser, of_range, refreshed
-from branchmem.extract.turns import Said, read, turns
+from branchmem.extract.turns import Prompted, read, turns
 
 Name = Literal["snip", "shorten", "collapse", "summarise"]
 
@@ -189,7 +189,7 @@ def _compacting(
 class _Draft:
     """A prompt while it is brought down."""
 
-    def __init__(self, messages: list[Said], keep_turns: int, count: Count) -> None:
+    def __init__(self, messages: list[Prompted], keep_turns: int, count: Count) -> None:
         self._messages = messages
         self._count = count
         found = turns(messages)
@@ -203,19 +203,19 @@ class _Draft:
         self._gone: set[int] = set()
 
     def tokens(self) -> int:
-        return sum(Said(form).tokens(self._count) for form in self.rendered()[0])
+        return sum(Prompted(form).tokens(self._count) for form in self.rendered()[0])
 
     def memories(self) -> tuple[Memory, ...]:
         return tuple(self._summaries[place] for place in sorted(self._summaries))
 
     def rendered(self) -> tuple[tuple[Mapping[str, Any], ...], tuple[str | None, ...]]:
         """The messages, and those of the log that they are."""
-        out: list[Said] = []
+        out: list[Prompted] = []
         block: list[str] = []
 
         def close() -> None:
             if block:
-                out.append(Said({"role": "user", "content": earlier(block)}))
+                out.append(Prompted({"role": "user", "content": earlier(block)}))
                 block.clear()
 
         for place, message in enumerate(self._messages):
@@ -239,7 +239,7 @@ class _Draft:
     def shorten(self, tokens: int) -> int:
         """Shorten what old turns say."""
 
-        def short(said: Said) -> Said:
+        def short(said: Prompted) -> Prompted:
             return said.without_parts().shortened(tokens, self._count).with_short_arguments(tokens, self._count)
 
         return self._change((place for turn in self._old for place in turn), short)
@@ -299,7 +299,7 @@ class _Draft:
     def _results(self, some: Iterable[Sequence[int]]) -> list[int]:
         return [place for turn in some for place in turn if self._messages[place].role == "tool"]
 
-    def _change(self, places: Iterable[int], change: Callable[[Said], Said]) -> int:
+    def _change(self, places: Iterable[int], change: Callable[[Prompted], Prompted]) -> int:
         """Change messages; how many became others."""
         changed = 0
         for place in places:

@@ -41,6 +41,8 @@ an answer that repeats it.
 Answer in JSON. Where there is nothing to remember, answer {"memories": []}."""
 
 _FIELDS: Final = ("text", "sources", "builds_on", "replaces", "kind", "key", "importance")
+#: More memories than that are no answer to one piece of a conversation, but a model that repeats itself.
+_MOST: Final = 1000
 #: So many things that are wrong with an answer are named at once.
 _NAMED: Final = 5
 
@@ -160,7 +162,7 @@ def _read(names: _Names, kinds: Sequence[str], reply: Reply, is_last: bool) -> t
     """The memories of a reply.
 
     Raises: Unfit, which names what is wrong.  What cites a name that there is not is handed on in the last attempt, to
-    be refused alone.
+    be refused alone: under a name that no message and no memory has.
     """
     wrong: list[str] = []
     unknown: list[str] = []
@@ -190,6 +192,8 @@ def _forms(text: str) -> list[Any]:
     if not isinstance(answer, dict) or answer.keys() != {"memories"} or not isinstance(answer["memories"], list):
         raise Unfit('it is no object with a list under "memories" and nothing else')
     forms: list[Any] = answer["memories"]
+    if len(forms) > _MOST:
+        raise Unfit(f"it lists {len(forms)} memories, more than {_MOST}")
     return forms
 
 
@@ -220,11 +224,11 @@ def _faults(form: Any, kinds: Sequence[str]) -> list[str]:
 
 
 def _found(form: Mapping[str, Any], names: _Names) -> Found:
-    """A memory of an answer, with the ids for the names; a name that is none stays, and is refused where it is read."""
+    """A memory of an answer, with the ids for the names."""
     known = {name: memory.id for name, memory in names.known.items()}
-    sources = tuple(names.messages.get(name, name) for name in form["sources"])
+    sources = tuple(names.messages.get(name, _no_id(name)) for name in form["sources"])
     # who cites nothing may have it from anywhere
-    rests_on = [known.get(name, name) for name in form["builds_on"]] if sources else [*known.values()]
+    rests_on = [known.get(name, _no_id(name)) for name in form["builds_on"]] if sources else [*known.values()]
     return Found(
         form["text"].strip(),
         sources or None,
@@ -232,5 +236,10 @@ def _found(form: Mapping[str, Any], names: _Names) -> Found:
         form["kind"],
         form["key"],
         float(form["importance"]),
-        tuple(known.get(name, name) for name in form["replaces"]),
+        tuple(known.get(name, _no_id(name)) for name in form["replaces"]),
     )
+
+
+def _no_id(name: str) -> str:
+    """A name that is none, said so: as it is, it might be the id of something else that was shown."""
+    return f"{name} (no such name)"

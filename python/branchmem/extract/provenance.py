@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from branchmem import STRICT, InvalidEvent, Memory, Message, Reason, new_id
 from branchmem.events import Erasure, Retraction
 from branchmem.session.slice import Slice
-from branchmem.session.step import RECALLED
+from branchmem.session.step import receipt_of
 
 if TYPE_CHECKING:
     from branchmem import StepView, Store, View
@@ -29,6 +29,13 @@ _USERS: Final = frozenset(("user", "human"))
 SUMMARY: Final = "summary"
 
 
+class Ties(NamedTuple):
+    """What a memory from some messages must derive from, and which messages it must come from besides."""
+
+    upstream: tuple[str, ...]
+    sources: tuple[str, ...] = ()
+
+
 class Unusable(Exception):
     """A message of which no memory can be made here; the text says why."""
 
@@ -37,8 +44,8 @@ def receipt(message: Message | None) -> tuple[str, ...]:
     """The memories that a message was written with.  Raises: Unusable where its receipt cannot be read."""
     if message is None:
         return ()
-    recalled = message.meta.get(RECALLED, ())
-    if not (isinstance(recalled, tuple) and all(isinstance(id, str) and id for id in recalled)):
+    recalled = receipt_of(message)
+    if recalled is None:
         raise Unusable(f"the receipt of {message.id} is no list of memories, so nobody knows what it was written with")
     return recalled
 
@@ -57,6 +64,7 @@ class TakenBack:
     def __init__(self, store: Store, view: View | StepView) -> None:
         self._store = store
         self._view = view
+        self._said_by: dict[str, bool] = {}
 
     @cached_property
     def _names(self) -> tuple[frozenset[str], frozenset[str]]:
@@ -71,13 +79,15 @@ class TakenBack:
         """Whether nothing was ever retracted or erased."""
         return not any(self._names) and not self._store._fresh().ids_of(Erasure.type)
 
-    def of(self, message: str) -> tuple[str, ...]:
+    def of(self, message: str) -> tuple[list[str], bool]:
         """Those that come from a message, where what derives from them is hidden for nothing else here.
 
-        Raises: Unusable where one was erased, or is taken back here and comes from another branch as well: what is made
-        of the message again might say it again.
+        And whether others come from a sibling branch as well: what is made of the message here must not be seen there.
+        Raises: Unusable where one was erased, or is taken back here and comes from another branch as well, or comes
+        from below: what is made of the message again might say it again.
         """
-        found = []
+        found: list[str] = []
+        is_beside = False
         for id in facts_of(self._store, message):
             if self._store.log.is_erased(id):
                 raise Unusable(f"{message} says what was erased in memory {id}")
@@ -86,9 +96,11 @@ class TakenBack:
             reasons = self._view.explain(id).reasons
             if not reasons & ~_HIDES_ALIKE:
                 found.append(id)
-            elif Reason.RETRACTED in reasons:
+            elif reasons & (Reason.RETRACTED | Reason.FUTURE):
                 raise Unusable(f"{message} says what was taken back in memory {id}")
-        return tuple(found)
+            else:
+                is_beside = True
+        return found, is_beside
 
     def hide(self, message: str) -> bool:
         """Whether one that comes from a message is erased, or taken back here."""
@@ -96,6 +108,32 @@ class TakenBack:
             self._store.log.is_erased(id) or (self._covers(id) and Reason.RETRACTED in self._view.explain(id).reasons)
             for id in facts_of(self._store, message)
         )
+
+    def said_by(self, summary: str) -> bool:
+        """Whether a memory is a summary that may say what is taken back here, or was erased: it was made before.
+
+        So does one that goes on from it.  Cost: a look at all that it comes from, once.
+        """
+        if self.nothing:
+            return False
+        if summary not in self._said_by:
+            self._said_by[summary] = any(
+                self._store.log.is_erased(id) or any(map(self.hide, self._store.skeleton(id).get("sources", ())))
+                for id in self._summaries(summary)
+            )
+        return self._said_by[summary]
+
+    def _summaries(self, memory: str) -> Iterator[str]:
+        """A memory, where it is a summary, and the summaries that it derives from."""
+        seen, waiting = {memory}, [memory]
+        while waiting:
+            id = waiting.pop()
+            links = self._store.skeleton(id)
+            if links.get("kind") == SUMMARY:
+                yield id
+                further = {*links.get("derived_from", ())} - seen
+                seen |= further
+                waiting += further
 
     def _covers(self, memory: str) -> bool:
         """Whether a retraction names a memory, what it derives from or adopts, or a source or key of any of it."""
@@ -129,22 +167,30 @@ class Upstream:
         self._taken_back = TakenBack(store, view)
         self._receipts: dict[str, tuple[str, ...]] = {}
 
-    def of(self, sources: Iterable[str]) -> tuple[str, ...]:
+    def of(self, sources: Iterable[str]) -> Ties:
         """What a memory from these messages must derive from.
 
+        Where a memory of one of them was taken back that comes from a sibling branch as well, it must come from the end
+        of the path, too: nobody sees that from there.
         Raises: Unusable where one was erased, or nobody can say what it was written with.
         Cost: reads the answers that they belong to, each once.
         """
         found: dict[str, None] = {}
+        is_tied = False
         for id in sources:
             if id not in self._own:
                 if self._store.log.is_erased(id):
                     raise Unusable(f"{id} was erased meanwhile")
-                found.update(dict.fromkeys(self._taken_back.of(id)))
+                taken_back, is_beside = self._taken_back.of(id)
+                found.update(dict.fromkeys(taken_back))
+                is_tied = is_tied or is_beside
             if id not in self._receipts:
                 self._receipts.update(self._of_answer(id))
-            found.update(dict.fromkeys(self._receipts[id]))
-        return tuple(found)
+            for memory in self._receipts[id]:
+                if self._taken_back.said_by(memory):
+                    raise Unusable(f"{id} was written with summary {memory}, which says what was taken back since")
+                found[memory] = None
+        return Ties(tuple(found), (self._path[-1],) if is_tied else ())
 
     def _of_answer(self, id: str) -> dict[str, tuple[str, ...]]:
         """For each message of the answer that one belongs to the receipts of all; for one of the user its own."""
@@ -187,26 +233,11 @@ def usable(place: Place, messages: Sequence[Message], key: str | None) -> list[M
     probes: dict[str, Message] = {}
     for message in messages:
         try:
-            derived = must.of([message.id])
-            probe = Memory(new_id(), "", sources=[message.id], derived_from=derived, kind=SUMMARY, key=key)
+            ties = must.of([message.id])
+            sources = (message.id, *ties.sources)
+            probe = Memory(new_id(), "", sources=sources, derived_from=ties.upstream, kind=SUMMARY, key=key)
         except (Unusable, InvalidEvent):
             continue
         slice.add(probe)
         probes[probe.id] = message
     return [probes[id] for id in slice.at(place.anchors, STRICT).filter(probes)]
-
-
-def same(store: Store, memory: Memory) -> Memory | None:
-    """The memory of the log that has the text, sources and kind of this one, visible or not; no adoption is one.
-
-    Cost: a look at the memories that have one of its sources.
-    """
-    for id in min((store.memories_from(source) for source in memory.sources), key=len):
-        links = store.skeleton(id)
-        alike = tuple(links.get("sources", ())) == memory.sources and links.get("kind", "fact") == memory.kind
-        if not alike or "adopts" in links or store.log.is_erased(id):
-            continue
-        found = store.log.get(id)
-        if isinstance(found, Memory) and found.text == memory.text:
-            return found
-    return None

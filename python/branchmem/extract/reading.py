@@ -20,7 +20,7 @@ from branchmem.extract.asking import arun, run
 from branchmem.extract.cutting import Count, counter, whole
 from branchmem.extract.outcome import Extracted, Refused
 from branchmem.extract.place import Place, place_of
-from branchmem.extract.provenance import Unusable, Upstream, same
+from branchmem.extract.provenance import Unusable, Upstream
 from branchmem.extract.shown import Extractor, Found, Shown, known, said
 from branchmem.session import remembering
 
@@ -191,7 +191,8 @@ class _Reading:
                 except _REFUSALS as error:
                     refused.append(Refused(one, str(error)))
                     continue
-                first = next((other for other in added if _is_same(other, memory)), None) or same(self.store, memory)
+                new = next((other for other in added if remembering.is_same(other, memory)), None)
+                first = new or remembering.known(self.store, memory)
                 if first is None:
                     added.append(memory)
                 elif first not in (*added, *there):
@@ -323,19 +324,19 @@ def _memory(shown: Shown, found: Found, must: Upstream) -> Memory:
     _require(cited, messages, "message")
     if not isinstance(found.text, str) or not found.text.strip():
         raise Unusable("it says nothing")
-    upstream = must.of(sources)
+    ties = must.of(sources)
     memories = {memory.id for memory in shown.known}
     derived, replaced = (
         remembering.named(found.derived_from, "derived_from"),
         remembering.named(found.supersedes, "supersedes"),
     )
-    _require(derived, {*memories, *upstream}, "memory")
+    _require(derived, {*memories, *ties.upstream}, "memory")
     _require(replaced, memories, "memory")
     return Memory(
         shown.anchor,  # until it gets an id of its own
         found.text.strip(),
-        sources=sources,
-        derived_from=(*upstream, *derived),
+        sources=(*sources, *ties.sources),
+        derived_from=(*ties.upstream, *derived),
         supersedes=replaced,
         kind=found.kind,
         key=found.key,
@@ -363,10 +364,6 @@ def _require(cited: Iterable[str], shown: Iterable[str], what: str) -> None:
     for id in cited:
         if id not in among:
             raise Unusable(f"it cites {what} {id!r:.80}, which was not shown")
-
-
-def _is_same(first: Memory, memory: Memory) -> bool:
-    return (first.text, first.sources, first.kind) == (memory.text, memory.sources, memory.kind)
 
 
 def _checked(answer: object) -> list[Found]:

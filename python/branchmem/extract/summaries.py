@@ -370,14 +370,21 @@ def _write(
         if len(usable(place, summarised, key)) < len(summarised):
             return [], None
         try:
-            must = Upstream(place.store, view, place.path).of(sources)
+            ties = Upstream(place.store, view, place.path).of(sources)
         except Unusable:
             return [], None
         facts = view.filter(id for source in sources for id in facts_of(place.store, source))
-        derived = (*(memory.id for memory in before), *must, *facts)
+        derived = (*(memory.id for memory in before), *ties.upstream, *facts)
         replaced = [] if key is None else [*old, *_below(place, sources)]
         memory = Memory(
-            id, text, sources=sources, derived_from=derived, supersedes=replaced, kind=SUMMARY, key=key, created=created
+            id,
+            text,
+            sources=(*sources, *ties.sources),
+            derived_from=derived,
+            supersedes=replaced,
+            kind=SUMMARY,
+            key=key,
+            created=created,
         )
         return [memory], memory
 

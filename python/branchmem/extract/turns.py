@@ -23,7 +23,7 @@ _LEFT_OUT: Final = "[image or file left out]"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Prompted:
     """A message of a prompt, in the form of OpenAI's, and the message of the log that it is; None where it is none."""
 
     form: Mapping[str, Any]
@@ -54,11 +54,11 @@ class Said:
             total += sum(_PART_TOKENS if _text(part) is None else count(_text(part) or "") for part in content)
         return total + (count(json.dumps(calls)) if calls else 0)
 
-    def shortened(self, tokens: int, count: Count) -> Said:
+    def shortened(self, tokens: int, count: Count) -> Prompted:
         """The same with each text of more than so many tokens snipped."""
         return self._with(lambda text: snipped(text, tokens, count))
 
-    def without_parts(self) -> Said:
+    def without_parts(self) -> Prompted:
         """The same without images and files, each of which is named in one line."""
         content = self.form.get("content")
         if not isinstance(content, list) or all(_text(part) is not None for part in content):
@@ -66,7 +66,7 @@ class Said:
         parts = [part if _text(part) is not None else {"type": "text", "text": _LEFT_OUT} for part in content]
         return replace(self, form={**self.form, "content": parts})
 
-    def with_short_arguments(self, tokens: int, count: Count) -> Said:
+    def with_short_arguments(self, tokens: int, count: Count) -> Prompted:
         """The same with long texts among the arguments of its calls snipped; arguments stay JSON."""
         calls = self.form.get("tool_calls")
         if not isinstance(calls, list):
@@ -74,7 +74,7 @@ class Said:
         short = [_short_call(call, tokens, count) for call in calls]
         return self if short == calls else replace(self, form={**self.form, "tool_calls": short})
 
-    def _with(self, change: Callable[[str], str]) -> Said:
+    def _with(self, change: Callable[[str], str]) -> Prompted:
         content: object = self.form.get("content")
         if isinstance(content, str):
             changed: object = change(content)
@@ -85,16 +85,16 @@ class Said:
         return self if changed == content else replace(self, form={**self.form, "content": changed})
 
 
-def read(messages: Sequence[Mapping[str, Any]], sources: Sequence[str | None]) -> list[Said]:
+def read(messages: Sequence[Mapping[str, Any]], sources: Sequence[str | None]) -> list[Prompted]:
     """The messages of a prompt, each with that of the log.  Raises: InvalidExtraction."""
     if isinstance(messages, (str, Mapping)) or not all(isinstance(form, Mapping) for form in messages):
         raise InvalidExtraction("messages", messages, "a list of messages is needed, each with a role and its content")
     if isinstance(sources, str) or len(sources) not in (0, len(messages)):
         raise InvalidExtraction("sources", sources, f"one id or None for each of {len(messages)} messages is needed")
-    return [Said(form, source) for form, source in zip(messages, sources or [None] * len(messages), strict=True)]
+    return [Prompted(form, source) for form, source in zip(messages, sources or [None] * len(messages), strict=True)]
 
 
-def turns(messages: Sequence[Said]) -> list[list[int]]:
+def turns(messages: Sequence[Prompted]) -> list[list[int]]:
     """The turns of a conversation, each the places of its messages; what frames it is in none.  O(messages)."""
     found: list[list[int]] = []
     turn_of_call: dict[str, int] = {}

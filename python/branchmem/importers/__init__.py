@@ -52,12 +52,22 @@ class Reading:
     until the last batch was taken; a context manager.
     """
 
-    def __init__(self, format: str, events: Iterable[Event], total: int | None, report: Report, opened: ExitStack):
+    def __init__(
+        self,
+        format: str,
+        events: Iterable[Event],
+        total: int | None,
+        report: Report,
+        opened: ExitStack,
+        handed: dict[str, Event] | None = None,
+    ):
+        """`handed` holds, by id, what of a batch was made and is not in the log yet; a source asks it of another's."""
         self.format = format
         self.total = total
         self.report = report
         self._events = iter(events)
         self._opened = opened
+        self._handed = {} if handed is None else handed
 
     def batches(self, size: int = BATCH) -> Iterator[Sequence[Event]]:
         """The events in their order, `size` at a time or fewer where texts are long, once.
@@ -68,10 +78,12 @@ class Reading:
         characters = 0
         for event in self._events:
             batch.append(event)
+            self._handed[event.id] = event
             characters += len(event.text or "") if isinstance(event, Message | Memory) else 0
             if len(batch) >= size or characters >= BATCH_CHARACTERS:
                 yield batch
                 batch, characters = [], 0
+                self._handed.clear()
         if batch:
             yield batch
         self.close()
@@ -116,9 +128,17 @@ def read(
     name = os.fspath(path)
     report = Report()
     with ExitStack() as stack:
+        handed: dict[str, Event] = {}
+
+        def known(id: str) -> Event | None:
+            return handed.get(id) or stored(id)
+
         if formats.is_url(name):
             tool, sources = formats.behind(name, format, report)
-            return Reading(tool, _linked(sources, stored, erased, report, leaf), None, report, stack.pop_all())
+            linked = _linked(sources, known, erased, report, leaf)
+            return Reading(tool, linked, None, report, stack.pop_all(), handed)
+        if formats.shown(name) != name:
+            raise ImportFailed(formats.shown(name), "its opening", f"a file that can be read, or {formats.A_URL}")
         files = stack.enter_context(opened(name))
         parts = formats.sorted_out(files, format, report)
         called = ", ".join(parts)
@@ -130,10 +150,10 @@ def read(
             new = events_jsonl.read(own.shown(0), file, stored=stored, erased=erased, report=report)
             return Reading(called, new, len(new), report, stack.pop_all())
         found = [formats.sources_of(tool, some, report) for tool, some in parts.items()]
-        linked = [_linked(sources, stored, erased, report, leaf) for sources in found]
-        if len(linked) > 1:
-            linked = [_begun(events) for events in linked]
-        return Reading(called, chain(*linked), None, report, stack.pop_all())
+        each = [_linked(sources, known, erased, report, leaf) for sources in found]
+        if len(each) > 1:
+            each = [_begun(events) for events in each]
+        return Reading(called, chain(*each), None, report, stack.pop_all(), handed)
     raise AssertionError("nothing suppresses an exception here")
 
 

@@ -2,7 +2,8 @@
 
 `messages` is a list of pairs, a `message` and its `parentId`; the `id` of the
 message is its identity, and `headId` is where the user stands.  A repository
-does not name its thread, so that one goes by a hash of its first messages.
+does not name its thread, so that one goes by a hash of its first message: the first
+of the list that continues none, which stays the first when it is edited or asked again.
 
 What the text of a message is: its `content`, or `parts`, as newer versions call
 it: a string, or the `text` of the parts of type `text`, a line each.  Reasoning,
@@ -13,11 +14,12 @@ type the `text` is taken, and the type is counted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, Final
 
 from branchmem.importers.entries import Entry
 from branchmem.importers.files import Files
-from branchmem.importers.node_map import PARENT, Chat, Export, Node, conversations, keyed
+from branchmem.importers.node_map import PARENT, Chat, Export, Node, conversations, keyed, named_after
 from branchmem.importers.records import Report, Source, iso_time
 
 TOOL: Final = "assistant-ui"
@@ -45,12 +47,18 @@ def sources(files: Files, found: Iterable[Entry], report: Report) -> Iterator[So
 
 
 def _ids(entry: dict[str, Any]) -> Iterable[object]:
-    return (entry.get("id"),)
+    yield entry.get("id")
+    tops = (item for item in entry["messages"] if _linked(item)[1] and item.get("parentId") is None)
+    yield from (named_after(_nodes([item], Report())) for item in islice(tops, 1))
 
 
 def _chat(entry: dict[str, Any], report: Report) -> Chat:
     head = entry.get("headId")
-    return Chat(keyed(map(_linked, entry["messages"]), _say, report), head if isinstance(head, str) else None)
+    return Chat(_nodes(entry["messages"], report), head if isinstance(head, str) else None)
+
+
+def _nodes(items: Iterable[Any], report: Report) -> list[Node]:
+    return keyed(map(_linked, items), _say, report)
 
 
 def _linked(item: Any) -> tuple[object, Any]:

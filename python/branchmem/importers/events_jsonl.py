@@ -16,7 +16,7 @@ import json
 from array import array
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import IO, Final
+from typing import IO, Any, Final
 
 from branchmem.errors import EventConflict, ImportFailed, InvalidEvent
 from branchmem.events import TYPES, Erasure, Event, Message, conflict, event_from_dict
@@ -36,8 +36,13 @@ def dump(events: Iterable[Event]) -> Iterator[bytes]:
 
 
 def looks_like(first: Iterable[bytes]) -> bool:
-    """Whether an event is among the first lines."""
-    return any("id" in form and isinstance(form.get("type"), str) and form["type"] in TYPES for form in objects(first))
+    """Whether an event is among the first lines; what has a `content` is a message of another tool."""
+    return any(_is_event(form) for form in objects(first))
+
+
+def _is_event(form: dict[str, Any]) -> bool:
+    kind = form.get("type")
+    return "id" in form and "content" not in form and isinstance(kind, str) and kind in TYPES
 
 
 class Events:

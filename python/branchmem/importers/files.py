@@ -170,8 +170,9 @@ def opened(path: str) -> Iterator[Files]:
                 copy = stack.enter_context(tempfile.TemporaryFile())
                 shutil.copyfileobj(file, copy)
                 file = copy
-        except OSError as error:
-            raise ImportFailed(path, "its opening", f"a file that can be read ({error.strerror})") from error
+        except (OSError, ValueError) as error:  # a path may not hold a NUL
+            why = error.strerror if isinstance(error, OSError) else error
+            raise ImportFailed(path, "its opening", f"a file that can be read ({why})") from error
         if archives.is_archive(file):
             yield Files(path, _unpacked(path, "", file, stack))
         else:
@@ -206,7 +207,7 @@ def _unpacked(path: str, name: str, file: IO[bytes], stack: ExitStack) -> list[M
     """The files of an export in an archive, by name."""
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="branchmem-"))
     found = [
-        Member(place, os.path.join(name, member) if name else member, os.path.join(path, member))
+        Member(place, f"{name}/{member}" if name else member, f"{path}/{member}")
         for member, place in archives.unpack(path, file, folder, SUFFIXES)
     ]
     return sorted(found, key=lambda member: PurePath(member.name).parts)

@@ -1,8 +1,8 @@
 """Which formats there are, and which of them a file is in: a table, and a look into the file.
 
 A new format is a module and its name in one of the three tables here; nothing else
-knows it.  The keys say what a file is, never its name: no file is in two formats, so
-that the order of a table decides nothing.  What each module has to offer is said by
+knows it.  The keys say what a file is, never its name, and the order of a table decides
+nothing: what several formats know is passed over.  What each module has to offer is said by
 `OfEntries`, `OfLines` and `OfDatabases`.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final, Protocol
 
 from branchmem.errors import ImportFailed
@@ -114,6 +114,10 @@ EXPECTED: Final = "; or ".join((*(each.EXPECTED for each in _LINKED), events_jso
 _FIRST_BYTES: Final = 16
 
 
+#: What errors say of a path that looks like a URL of something else.
+A_URL: Final = f"a URL that begins with {langgraph_databases.SCHEMES[0]}"
+
+
 def is_url(path: str) -> bool:
     """Whether this names no file but a database behind a URL."""
     return "://" in path and any(each.looks_like(path, b"") for each in OF_DATABASES)
@@ -121,14 +125,14 @@ def is_url(path: str) -> bool:
 
 def shown(path: str) -> str:
     """What people are told of a path or URL: never a password."""
-    return langgraph_databases.shown(path)
+    return path if os.path.exists(path) else langgraph_databases.shown(path)
 
 
 def behind(url: str, format: str, report: Report) -> tuple[str, Iterator[Source]]:
     """The name of the format that a database behind a URL is read in, and what is in it."""
     for each in OF_DATABASES:
         if format in ("auto", each.TOOL) and each.looks_like(url, b""):
-            return each.TOOL, each.sources(url, report)
+            return each.TOOL, _with_messages(each, shown(url), each.sources(url, report), report)
     raise ImportFailed(shown(url), "its opening", expected_of(format))
 
 
@@ -187,6 +191,8 @@ def expected_of(format: str) -> str:
 def looked_into(files: Files, number: int) -> str | ImportFailed:
     """The name of the format of a file, by its keys; of a sound one in none of the formats, the error that says so.
 
+    The first line, or else entry, that only one format knows decides.
+
     Raises: ImportFailed for JSON that is broken.
     """
     with files.reading(number) as file:
@@ -195,18 +201,24 @@ def looked_into(files: Files, number: int) -> str | ImportFailed:
         for database in OF_DATABASES:
             if database.looks_like(files.on_disk(number), first) and _is_marked(files, number, database.MARK):
                 return database.TOOL
-        lines = first_lines(file)
-        if events_jsonl.looks_like(lines):
-            return EVENTS
-        for each in OF_LINES:
-            if each.looks_like(lines):
-                return each.TOOL
+        several: list[str] = []
+        for line in first_lines(file):
+            names = [each.TOOL for each in OF_LINES if each.looks_like([line])]
+            names += [EVENTS] if events_jsonl.looks_like([line]) else []
+            if len(names) == 1:
+                return names[0]
+            several = several or names
         head: Entry | None = None
-        for entry in entries_of(files.shown(number), file, EXPECTED):
-            for tool in OF_ENTRIES:
-                if tool.looks_like(entry.value):
-                    return tool.TOOL
+        for entry in () if several else entries_of(files.shown(number), file, EXPECTED):
+            names = [tool.TOOL for tool in OF_ENTRIES if tool.looks_like(entry.value)]
+            if len(names) == 1:
+                return names[0]
+            several = several or names
             head = head or entry
+    if several:
+        return ImportFailed(
+            files.shown(number), "its keys", f"one format, not {' and '.join(sorted(several))}: say which"
+        )
     return unknown_shape(files.shown(number), head, EXPECTED)
 
 
@@ -225,11 +237,22 @@ def sources_of(format: str, files: Files, report: Report) -> Iterator[Source]:
         if format == lines.TOOL:
             return lines.sources(files, report)
     return chain.from_iterable(
-        _of_database(database, files, number, report)
-        for database in OF_DATABASES
-        if format == database.TOOL
-        for number in range(len(files))
+        _of_databases(database, files, report) for database in OF_DATABASES if format == database.TOOL
     )
+
+
+def _of_databases(database: OfDatabases, files: Files, report: Report) -> Iterator[Source]:
+    """What is in some databases, each of which is checked before the first of them is used."""
+    found = [_of_database(database, files, number, report) for number in range(len(files))]
+    begun = [chain([*islice(each, 1)], each) for each in found]
+    return _with_messages(database, files.path, chain.from_iterable(begun), report)
+
+
+def _with_messages(database: OfDatabases, path: str, sources: Iterable[Source], report: Report) -> Iterator[Source]:
+    """The same sources.  Raises: ImportFailed at the end, where none of them had a message."""
+    yield from sources
+    if not report.messages:
+        raise ImportFailed(path, "its rows", f"{database.EXPECTED} that hold `messages`")
 
 
 def _of_database(database: OfDatabases, files: Files, number: int, report: Report) -> Iterator[Source]:

@@ -65,14 +65,11 @@ def sources(path: str, report: Report) -> Iterator[Source]:
     name = langgraph_databases.shown(path)
     with langgraph_databases.opened(path) as database:
         threads = _threads(name, database, report)
-        found = False
+        report.unknown_types += not threads
         for thread, namespace in sorted(threads):
             source = Thread(name, database, threads.pop((thread, namespace)), report)
             yield source
             report.unknown_types += not source.has_messages
-            found = found or source.has_messages
-        if not found:
-            raise ImportFailed(name, "its checkpoints", f"{EXPECTED} that hold `messages`")
 
 
 def _threads(name: str, database: Database, report: Report) -> dict[tuple[str, str], list[Row]]:

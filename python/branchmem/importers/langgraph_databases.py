@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
-from urllib.parse import urlsplit
 
 from branchmem.errors import ImportFailed
 from branchmem.extra import extra
@@ -28,6 +28,14 @@ if TYPE_CHECKING:
 EXPECTED: Final = "a database of LangGraph checkpoints, with a table `checkpoints`"
 MAGIC: Final = b"SQLite format 3\0"
 SCHEMES: Final = ("postgresql://", "postgres://")
+# A URL, of whatever, and also one whose slashes a path has taken away.
+_SCHEME: Final = re.compile(r".*?[a-z][a-z0-9+.-]+:/+", re.IGNORECASE | re.DOTALL)
+# What follows the scheme where nothing of a password can be taken for anything else.
+_HOST: Final = r"(?:\[[^\]@/?#]*\]|[^\[\]:,@/?#]*)(?::\d+)?"
+_PLAIN: Final = re.compile(
+    rf"(?:(?P<user>[^:@/?#]*)(?::[^@/?#]*)?@)?(?P<place>{_HOST}(?:,{_HOST})*(?:/[^@?#]*)?)(?:[?#][^@]*)?", re.DOTALL
+)
+_SPELLED: Final = "a URL whose names, password and parameters spell @ : / ? # % as %40 %3A %2F %3F %23 %25"
 #: What may lie beside a file of SQLite and be part of what it says.
 _BESIDE: Final = ("", "-wal", "-journal")
 _TRIES: Final = 5
@@ -59,15 +67,14 @@ class Database(Protocol):
 
 
 def shown(path: str) -> str:
-    """A path as it is; a URL without its password and parameters."""
-    if not path.startswith(SCHEMES):
+    """A path as it is; a URL without its password and parameters, of one that can be read in two ways the scheme."""
+    scheme = _SCHEME.match(path)
+    if scheme is None:
         return path
-    try:
-        url = urlsplit(path)
-        user = f"{url.username}@" if url.username else ""
-        return f"{url.scheme}://{user}{url.netloc.rpartition('@')[2]}{url.path}"
-    except ValueError:
-        return "postgresql://"
+    plain = _PLAIN.fullmatch(path, scheme.end())
+    if plain is None:
+        return f"{scheme[0]}…"
+    return f"{scheme[0]}{plain['user'] or ''}{'@' if plain['user'] else ''}{plain['place']}"
 
 
 @contextmanager
@@ -162,8 +169,16 @@ class Sqlite:
 def _server(url: str) -> Iterator[Database]:
     with extra("psycopg", wanted="LangGraph checkpoints in Postgres", name="postgres", package="psycopg[binary]"):
         import psycopg
+    if shown(url).endswith("…"):
+        raise ImportFailed(shown(url), "its opening", _SPELLED)
     try:
-        with closing(psycopg.connect(url)) as connection:
+        opening = psycopg.connect(url)
+    except psycopg.ProgrammingError:  # says what could not be read, be it a password
+        raise ImportFailed(shown(url), "its opening", _SPELLED) from None
+    except psycopg.Error as error:
+        raise ImportFailed(shown(url), "its opening", f"{EXPECTED} ({_first_line(error)})") from None
+    try:
+        with closing(opening) as connection:
             connection.read_only = True
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             yield Postgres(shown(url), connection)

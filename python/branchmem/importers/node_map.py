@@ -186,8 +186,8 @@ def keyed(
 ) -> list[Node]:
     """The nodes of a list, each an id and its value, in the order of the list.
 
-    Links stand under `parent` and `children`.  What has no id goes by its position, and is counted, as is what is
-    no object: it is left out.
+    Links stand under `parent` and `children`.  What has no id goes by `?` and its position, which no id of a tool
+    is, and is counted, as is what is no object: it is left out.
     """
     pairs: list[tuple[str, Any]] = []
     nameless: set[str] = set()
@@ -195,7 +195,7 @@ def keyed(
         if not isinstance(value, dict):
             report.unknown_types += 1
             continue
-        key = id if isinstance(id, str) and id else str(position)
+        key = id if isinstance(id, str) and id else f"{_UNREADABLE}{position}"
         if key is not id:
             nameless.add(key)
         pairs.append((key, value))
@@ -208,10 +208,7 @@ def keyed(
 
 
 def _named(given: Iterable[object], nodes: Callable[[], Iterable[Node]], report: Report) -> str:
-    """The name of a conversation: the first id that is given, else `~` and a hash of its top nodes.
-
-    The hash is of their key, role and text, by key.
-    """
+    """The name of a conversation: the first id that is given, else that which its top nodes give it."""
     for id in given:
         if isinstance(id, str) and id:
             whole, count = repaired(id)
@@ -219,7 +216,11 @@ def _named(given: Iterable[object], nodes: Callable[[], Iterable[Node]], report:
             return whole
     found = list(nodes())
     keys = {node.key for node in found}
-    tops = [node for node in found if node.suggested is None and node.parent not in keys]
+    return named_after(node for node in found if node.suggested is None and node.parent not in keys)
+
+
+def named_after(tops: Iterable[Node]) -> str:
+    """The name of a conversation that these nodes begin: `~` and a hash of their key, role and text, by key."""
     form = json.dumps(sorted([node.key, node.role or "", node.text or ""] for node in tops))
     return "~" + hashlib.sha256(form.encode()).hexdigest()[:16]
 

@@ -50,9 +50,11 @@ class _Node(NamedTuple):
 
 def looks_like(lines: Sequence[bytes]) -> bool:
     """Whether a message, a tree or a thread is among the first lines."""
-    return any(_is_told(form) for form in json_lines.objects(lines)) or any(
-        b'"message_tree_id"' in line and b'"replies"' in line for line in lines
-    )
+    for line in lines:
+        forms = [*json_lines.objects([line])]
+        if any(map(_is_told, forms)) or (not forms and b'"message_tree_id"' in line and b'"replies"' in line):
+            return True
+    return False
 
 
 def _is_told(form: dict[str, Any]) -> bool:

@@ -9,7 +9,7 @@ forks.  So chats that begin with the same greeting are one conversation, and a
 message that was edited in place is a new sibling.
 
     a line                                    becomes
-    `chat_metadata`, `user_name` and no text  nothing: the header
+    `chat_metadata`, or both names, no text   nothing: the header
     `mes`, `swipes`                           a message a swipe; `mes` is the chosen one, whatever `swipe_id` says
     any other object                          counted
 
@@ -39,7 +39,7 @@ from branchmem.importers.records import Content, Leaf, Record, Report, Source, e
 TOOL: Final = "sillytavern"
 EXPECTED: Final = "SillyTavern chats, lines of JSON that each have a `mes`, in a .jsonl file or a folder of them"
 
-_HEADER: Final = ("chat_metadata", "user_name", "character_name")
+_NAMES: Final = ("user_name", "character_name")
 _TOLD: Final = ("is_user", "is_system", "send_date", "swipes", "swipe_id")
 _SYSTEM: Final = ("narrator", "comment", "system")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -61,7 +61,8 @@ def looks_like(lines: Sequence[bytes]) -> bool:
 
 
 def _is_header(form: dict[str, Any]) -> bool:
-    return "mes" not in form and "swipes" not in form and not form.keys().isdisjoint(_HEADER)
+    named_both = all(name in form for name in _NAMES)
+    return "mes" not in form and "swipes" not in form and ("chat_metadata" in form or named_both)
 
 
 def _is_told(form: dict[str, Any]) -> bool:
@@ -70,7 +71,7 @@ def _is_told(form: dict[str, Any]) -> bool:
 
 def sources(files: Files, report: Report) -> Iterator[Source]:
     """All chats as one source, those that are no branches first."""
-    branches = [number for number in range(len(files)) if _is_branch(files, number)]
+    branches = dict.fromkeys(number for number in range(len(files)) if _is_branch(files, number))
     mains = [number for number in range(len(files)) if number not in branches]
     yield _Chats(files.only([*mains, *branches]), len(mains), report)
 

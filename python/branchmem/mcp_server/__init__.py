@@ -5,13 +5,14 @@
 
 The place of a call travels with it; the server knows no place of a client.  What may be seen there, the store decides.
 
-server  the tools, resources and prompts there are
-tools   what each does with the store
-forms   what the tools take and answer with, as schemas
-trees   where the branches are
-place   where a call stands
-http    streamable HTTP: addresses, names, tokens, waiting
-gate    who may reach the server over HTTP
+server    the tools, resources and prompts there are
+tools     what each does with the store
+forms     what the tools take and answer with, as schemas
+trees     where the branches are
+place     where a call stands
+refusals  what a client is told that is refused
+http      streamable HTTP: addresses, names, tokens, waiting
+gate      who may reach the server over HTTP
 """
 
 from __future__ import annotations

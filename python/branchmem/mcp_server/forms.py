@@ -14,6 +14,8 @@ from branchmem import Memory, Verdict
 
 #: At most so many things in one answer.
 MOST: Final = 200
+#: At most so many ids in one list of a call.
+MOST_IDS: Final = 1000
 
 
 def _text(value: Any) -> Any:
@@ -34,17 +36,20 @@ Anchor = Annotated[
     ),
 ]
 Optional = Annotated[str, BeforeValidator(_text)]
-Ids = Annotated[tuple[str, ...], BeforeValidator(_list)]
+Ids = Annotated[tuple[str, ...], BeforeValidator(_list), Field(max_length=MOST_IDS)]
 Beside = Annotated[
     tuple[str, ...],
     BeforeValidator(_list),
-    Field(description="Refs or messages in other conversations that are seen as well, at most one each."),
+    Field(
+        max_length=MOST_IDS, description="Refs or messages in other conversations that are seen as well, one of each."
+    ),
 ]
 Sources = Annotated[
     tuple[str, ...],
     BeforeValidator(_list),
     Field(
-        description="Ids of the messages that the text comes from, all on the path of the anchor. Left out: the anchor."
+        max_length=MOST_IDS,
+        description="Ids of the messages that the text comes from, all on the path of the anchor; else the anchor.",
     ),
 ]
 Kind = Annotated[str, BeforeValidator(_text), Field(description="Only memories of this kind.")]

@@ -7,12 +7,12 @@ nothing, nothing is guessed.  A name means what it means everywhere: a ref, or e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, Final
 
-from branchmem import Store
+from branchmem import Message, Store, new_id, refs
 from branchmem.errors.mcp_server import InvalidAnchor, NoAnchor
-from branchmem.refs import anchor_of
 
 #: Under this name a call may say in its `_meta` where it stands.
 META: Final = "branchmem/anchor"
@@ -36,7 +36,7 @@ def place(store: Store, name: str) -> Place:
 
     Raises: UnknownRef for what is neither a ref nor a message; AmbiguousName; BadAnchor where it is not attached.
     """
-    at = anchor_of(store, name)
+    at = refs.anchor_of(store, name)
     if store.tree.depth(at) is None:
         store.at(at, count=False).raise_for_problems()
     is_ref = at != name or name in store.refs
@@ -58,3 +58,26 @@ def called_from(store: Store, argument: str, meta: Mapping[str, Any] | None, ref
     if not given:
         raise NoAnchor(wanted)
     return place(store, given)
+
+
+def now(writer: Any, here: Place) -> Place:
+    """A place inside a transaction: where its ref stands by now."""
+    return here if here.ref is None else Place(refs.head(writer, here.ref), here.ref)
+
+
+def apart(store: Store, writer: Any, here: Place, step: Message) -> tuple[Place, list[Message]]:
+    """Where the branch of a ref stands by itself: at `step`, returned to be appended, where others share its place.
+
+    Without that, what is added or taken back on one of two branches that stand at one message, as after a fork, would
+    be so on the other.  An id is taken at its word: it means that message, whoever else goes on from there.
+    """
+    others = [name for name, at in refs.all_heads(writer).items() if at == here.at and name != here.ref]
+    if here.ref is None or not (others or store.tree.children(here.at)):
+        return here, []
+    refs.write_move(writer, here.ref, step.id, "step")
+    return Place(step.id, here.ref), [replace(step, parent=here.at)]
+
+
+def step_alone() -> Message:
+    """A message without a word, by which a branch goes on alone."""
+    return Message(new_id(), None, role="checkpoint", created=datetime.now(UTC))

@@ -21,6 +21,7 @@ import branchmem as bm
 from branchmem.errors import UnknownRef
 from branchmem.mcp_server.forms import MOST, Form, Optional
 from branchmem.mcp_server.place import META, called_from, place
+from branchmem.mcp_server.refusals import told
 from branchmem.mcp_server.tools import Tools, listed
 from branchmem.mcp_server.trees import branches, tree_form
 from branchmem.refs import valid_name
@@ -162,9 +163,9 @@ def _read(form: Callable[[], Form]) -> str:
     try:
         return form().model_dump_json(indent=2)
     except UnknownRef as unknown:
-        raise ResourceNotFoundError(str(unknown)) from unknown
+        raise ResourceNotFoundError(told(unknown)) from unknown
     except bm.Error as refused:
-        raise ResourceError(f"{type(refused).__name__}: {refused}") from refused
+        raise ResourceError(told(refused)) from refused
 
 
 def _add_prompts(made: MCPServer[Any], store: bm.Store, ref: str | None) -> None:
@@ -177,7 +178,7 @@ def _add_prompts(made: MCPServer[Any], store: bm.Store, ref: str | None) -> None
             here = called_from(store, anchor, context.request_context.meta, ref, wanted="recall")
             found = store.at(here.at).recall(message)
         except bm.Error as refused:
-            raise MCPError(code=INVALID_PARAMS, message=f"{type(refused).__name__}: {refused}") from refused
+            raise MCPError(code=INVALID_PARAMS, message=told(refused)) from refused
         return f"{found.text}\n\n{message}" if found.text else message
 
     def work_on_branch(anchor: Annotated[str, Field(description="The ref or the message to stand at.")]) -> str:

@@ -6,21 +6,19 @@ on two branches meet only in the log.  What branchmem refuses is a tool error th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import wraps
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any
 
 from mcp.server.mcpserver import Context
-from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
 
-from branchmem import Error, Memory, Message, Store, View, new_id
+from branchmem import Memory, Message, Store, View, new_id
 from branchmem import refs as refs_
-from branchmem.errors import UnknownEvent
+from branchmem.errors import InvalidEvent, UnknownEvent
 from branchmem.errors.mcp_server import SourceAstray
-from branchmem.events import conflict
+from branchmem.events import Retraction, conflict
 from branchmem.mcp_server.forms import (
     Anchor,
     Beside,
@@ -45,26 +43,11 @@ from branchmem.mcp_server.forms import (
     explained,
     memory_form,
 )
-from branchmem.mcp_server.place import META, Place, called_from, place
+from branchmem.mcp_server.place import META, Place, apart, called_from, now, place, step_alone
+from branchmem.mcp_server.refusals import answered
 from branchmem.mcp_server.trees import branches
 from branchmem.session import Session, remembering
-from branchmem.session.step import RECALLED
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def answered(tool: Callable[P, T]) -> Callable[P, T]:
-    """The tool, whose refusals are tool errors: the name of the error, and its text."""
-
-    @wraps(tool)
-    def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return tool(*args, **kwargs)
-        except Error as refused:
-            raise ToolError(f"{type(refused).__name__}: {refused}") from refused
-
-    return call
+from branchmem.session.step import RECALLED, receipt_of
 
 
 class Tools:
@@ -138,7 +121,9 @@ class Tools:
     @answered
     def add_memory(
         self,
-        text: Annotated[str, Field(description="What to remember: one fact, in a sentence that stands by itself.")],
+        text: Annotated[
+            str, Field(min_length=1, description="What to remember: one fact, in a sentence that stands by itself.")
+        ],
         context: Context,
         anchor: Anchor = "",
         source_ids: Sources = (),
@@ -152,22 +137,31 @@ class Tools:
         What comes from an answer also derives from the memories that the answer was written with.
         """
         here = self._here(context, anchor, "add_memory")
-        cited = source_ids or (here.at,)
-        draft = remembering.drafted(text, cited, derived_from, (), kind, key or None, importance, {}, None)
+        draft = remembering.drafted(
+            text, source_ids or (here.at,), derived_from, (), kind, key or None, importance, {}, None
+        )
         remembering.require(self.store, draft)
-        self._refuse_astray(cited, here.at)
-        if not source_ids:
-            here = self._apart(here)
-            cited = (here.at,)
-        draft = replace(draft, sources=cited, derived_from=(*draft.derived_from, *self._receipts(cited)))
-        kept = remembering.remember(self.store, draft)
-        return self._kept(here, kept, added=kept.id == draft.id)
+        self._refuse_astray(source_ids, here.at)
+        step = step_alone()
+
+        def plan(writer: Any) -> tuple[list[Message | Memory], tuple[Place, Memory]]:
+            at = here if source_ids else now(writer, here)
+            there, before = (at, []) if source_ids else apart(self.store, writer, at, step)
+            derived = (*draft.derived_from, *self._receipts(source_ids or (at.at,)))
+            new = replace(draft, sources=source_ids or (there.at,), derived_from=derived)
+            first = remembering.known(self.store, new)
+            if first is not None and remembering.same(first, new):
+                return [], (there, first)
+            return [*before, new], (there, new)
+
+        there, kept = self.store.transact(plan, tables=refs_.TABLES)[1]
+        return self._kept(there, kept, added=kept.id == draft.id)
 
     @answered
     def update_memory(
         self,
         memory_id: str,
-        text: Annotated[str, Field(description="What it says from now on.")],
+        text: Annotated[str, Field(min_length=1, description="What it says from now on.")],
         context: Context,
         anchor: Anchor = "",
         source_ids: Sources = (),
@@ -179,18 +173,18 @@ class Tools:
         from the anchor.
         """
         here = self._here(context, anchor, "update_memory")
-        id, step = new_id(), _step()
+        id, step = new_id(), step_alone()
 
         def plan(writer: Any) -> tuple[list[Message | Memory], tuple[Place, Memory]]:
-            at = here.at if here.ref is None else refs_.head(writer, here.ref)
-            old = self.store.at(at)[memory_id]
-            there, before = self._stepped(writer, Place(at, here.ref), step)
+            at = now(writer, here)
+            old = self.store.at(at.at)[memory_id]
+            there, before = apart(self.store, writer, at, step)
             cited = (*(source_ids or old.sources), there.at)
-            self._refuse_astray(source_ids, at)
-            receipts = self._receipts(source_ids or (*old.sources, at))
-            derived = receipts if source_ids else (*old.derived_from, *receipts)
+            self._refuse_astray(source_ids, at.at)
+            receipts = self._receipts(source_ids or (*old.sources, at.at))
+            derived = {*receipts} if source_ids else {*old.derived_from, *receipts}
             weight = old.importance if importance is None else importance
-            draft = remembering.drafted(text, cited, derived, [old], old.kind, old.key, weight, {}, None)
+            draft = remembering.drafted(text, cited, derived - {old.id}, [old], old.kind, old.key, weight, {}, None)
             remembering.require(self.store, draft, {step.id})
             new = replace(draft, id=id, adopts=None if source_ids else old.adopts)
             return [*before, new], (there, new)
@@ -211,8 +205,7 @@ class Tools:
         Nothing is erased: what must be gone for good is erased with the command line, branchmem erase.
         """
         here = self._here(context, anchor, "delete_memory")
-        self._view(here, ())[memory_id]  # what is not seen here is not here to be deleted
-        return self._taken_back(self._apart(here), "branch", memories=[memory_id], reason=reason)
+        return self._taken_back(here, "branch", memories=[memory_id], reason=reason, are_seen=True)
 
     @answered
     def retract(
@@ -235,8 +228,6 @@ class Tools:
         here = self._here(context, anchor, "retract")
         for ids, type in ((memory_ids, Memory.type), (source_ids, Message.type)):
             self._refuse_unknown(ids, type)
-        if scope == "branch" and (memory_ids or source_ids or keys):
-            here = self._apart(here)
         return self._taken_back(here, scope, memories=memory_ids, sources=source_ids, keys=keys, reason=reason)
 
     # branches
@@ -325,33 +316,6 @@ class Tools:
     def _view(self, here: Place, beside: Iterable[str]) -> View:
         return self.store.at([here.at, *(place(self.store, name).at for name in beside)])
 
-    def _apart(self, here: Place) -> Place:
-        """Where the branch of a ref stands by itself, one message on where others share its own.
-
-        An id is taken at its word: it means that message, whoever else goes on from there.
-        """
-        if here.ref is None:
-            return here
-        step = _step()
-
-        def plan(writer: Any) -> tuple[list[Message], Place]:
-            there, before = self._stepped(writer, Place(refs_.head(writer, here.ref or ""), here.ref), step)
-            return before, there
-
-        return self.store.transact(plan, tables=refs_.TABLES)[1]
-
-    def _stepped(self, writer: Any, here: Place, step: Message) -> tuple[Place, list[Message]]:
-        """As `_apart`, inside a transaction: the place, and the message that makes it, `step`, where it takes one.
-
-        Without it, what is added or taken back on one of two branches that stand at one message, as after a fork,
-        would be so on the other.
-        """
-        others = [name for name, at in refs_.all_heads(writer).items() if at == here.at and name != here.ref]
-        if here.ref is None or not (others or self.store.tree.children(here.at)):
-            return here, []
-        refs_.write_move(writer, here.ref, step.id, "step")
-        return Place(step.id, here.ref), [replace(step, parent=here.at)]
-
     def _refuse_unknown(self, ids: Iterable[str], type: str) -> None:
         for id in ids:
             if self.store.skeleton(id).get("type") != type:
@@ -363,10 +327,19 @@ class Tools:
                 raise SourceAstray(id, at)
 
     def _receipts(self, sources: Iterable[str]) -> tuple[str, ...]:
-        """The memories that those of the sources were written with that are answers with a receipt."""
-        said = map(self.store.log.get, sources)
-        found = (message.meta.get(RECALLED, ()) for message in said if isinstance(message, Message))
-        return tuple(dict.fromkeys(id for receipt in found for id in receipt))
+        """The memories that those of the sources were written with that are answers with a receipt.
+
+        Raises: InvalidEvent where a receipt cannot be read.
+        """
+        found: dict[str, None] = {}
+        for id in sources:
+            message = self.store.log.get(id)
+            receipt = receipt_of(message) if isinstance(message, Message) else ()
+            if receipt is None:
+                why = f"the receipt of {id} is no list of memories, so nobody knows what that was written with"
+                raise InvalidEvent(f"{why}: cite other messages in source_ids", id)
+            found.update(dict.fromkeys(receipt))
+        return tuple(found)
 
     def _said_below(self, draft: Message) -> Message:
         """Append a message below its parent, unless it is there already and says the same.  Raises: EventConflict."""
@@ -402,18 +375,44 @@ class Tools:
         sources: Sequence[str] = (),
         keys: Sequence[str] = (),
         reason: str,
+        are_seen: bool = False,
     ) -> TakenBack:
-        change = self.store.retract(
-            memories, sources=sources, keys=keys, at=here.at, scope=scope, reason=reason or None
-        )
+        """Write a retraction, all in one transaction; `are_seen`: of memories that must be visible there."""
+        id, step = new_id(), step_alone()
+
+        def plan(writer: Any) -> tuple[list[Message | Retraction], tuple[Place, View]]:
+            at = now(writer, here)
+            seen = self.store.at(at.at, count=False)
+            for memory in memories if are_seen else ():
+                seen[memory]
+            there, before = apart(self.store, writer, at, step) if scope == "branch" else (at, [])
+            named = self._with_older(memories)
+            taken = Retraction(
+                id, there.at, scope=scope, memories=named, sources=sources, keys=keys, reason=reason or None
+            )
+            return [*before, taken], (there, seen)
+
+        there, seen = self.store.transact(plan, tables=refs_.TABLES)[1]
+        sees = self.store.at(there.at, count=False)
+        before, after = frozenset(seen), frozenset(sees)
         return TakenBack(
-            anchor=here.anchor,
-            at=here.at,
-            retraction_ids=tuple(event.id for event in change.events),
+            anchor=there.anchor,
+            at=there.at,
+            retraction_ids=(id,),
             scope=scope,
-            hidden=change.hidden,
-            shown=change.shown,
+            hidden=tuple(id for id in seen if id not in after),
+            shown=tuple(id for id in sees if id not in before),
         )
+
+    def _with_older(self, memories: Iterable[str]) -> list[str]:
+        """The memories, and all that they replace: these would come back in their place."""
+        reached = dict.fromkeys(memories)
+        waiting = list(reached)
+        while waiting:
+            older = [old for old in self.store.skeleton(waiting.pop()).get("supersedes", ()) if old not in reached]
+            reached.update(dict.fromkeys(older))
+            waiting += older
+        return list(reached)
 
     def _standing(self, there: Place) -> Standing:
         return Standing(anchor=there.anchor, at=there.at, visible=len(self.store.at(there.at)))
@@ -430,11 +429,6 @@ def listed(here: Place, view: View, *, kind: str, key: str, limit: int, offset: 
         visible=len(view),
         next_offset=offset + limit if more else None,
     )
-
-
-def _step() -> Message:
-    """A message without a word, by which a branch goes on alone."""
-    return Message(new_id(), None, role="checkpoint", created=datetime.now(UTC))
 
 
 def _meta(context: Context) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from branchmem.eventlog import body_of, skeleton_of
 from branchmem.events import Event, Memory, Message, event_from_bytes
 from branchmem.recall.rendering import NO_TEXT, line
 from branchmem.refs import anchor_of
-from branchmem.session.step import CANCELLED, RECALLED
+from branchmem.session.step import CANCELLED, RECALLED, receipt_of
 from branchmem.verdict import Reason, Verdict
 
 if TYPE_CHECKING:
@@ -222,9 +222,7 @@ def _answers(log: _Log, memories: Mapping[str, Memory], path: Mapping[str, None]
         return
     for event in log.matching(lambda body: RECALLED.encode() in body, log.engine.is_message):
         if isinstance(event, Message):
-            receipt = event.meta.get(RECALLED)
-            ids = receipt if isinstance(receipt, tuple) else ()
-            named = {id for id in ids if isinstance(id, str) and id in memories}
+            named = {id for id in receipt_of(event) or () if id in memories}
             if named:
                 yield Answer(event, tuple(sorted(named)), event.id in path)
 

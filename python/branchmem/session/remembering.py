@@ -82,15 +82,22 @@ def remember(store: Store, memory: Memory) -> Memory:
     """
 
     def plan(writer: Writer) -> tuple[list[Memory], Memory]:
-        first = _first(store, memory)
-        return ([memory], memory) if first is None else ([], first)
+        first = known(store, memory)
+        if first is not None and same(first, memory):
+            return [], first
+        return [memory], memory
 
     return store.transact(plan, tables=())[1]
 
 
+def is_same(first: Memory, memory: Memory) -> bool:
+    """Whether two memories are one, whatever else they say."""
+    return (first.text, first.sources, first.kind) == (memory.text, memory.sources, memory.kind)
+
+
 def same(first: Memory, memory: Memory) -> bool:
     """Whether two memories are one.  Raises: EventConflict where they are, and differ in what cannot change."""
-    if (first.text, first.sources, first.kind) != (memory.text, memory.sources, memory.kind):
+    if not is_same(first, memory):
         return False
     for field in _FIXED:
         stored, given = getattr(first, field), getattr(memory, field)
@@ -99,13 +106,16 @@ def same(first: Memory, memory: Memory) -> bool:
     return True
 
 
-def _first(store: Store, memory: Memory) -> Memory | None:
-    """The earliest memory of the log that is the same; what was erased or adopts another is none."""
+def known(store: Store, memory: Memory) -> Memory | None:
+    """The earliest memory of the log that is the same, visible or not; what was erased or adopts another is none.
+
+    Cost: a look at the memories that have one of its sources.
+    """
     for id in min((store.memories_from(source) for source in memory.sources), key=len):
         if not _is_alike(store.skeleton(id), memory) or store.log.is_erased(id):
             continue
         found = store.log.get(id)
-        if isinstance(found, Memory) and same(found, memory):
+        if isinstance(found, Memory) and is_same(found, memory):
             return found
     return None
 

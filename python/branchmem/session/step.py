@@ -67,6 +67,12 @@ def current_step() -> Step:
     return step
 
 
+def receipt_of(message: Message) -> tuple[str, ...] | None:
+    """The memories that a message says it was written with; None where what it says is no list of them."""
+    recalled = message.meta.get(RECALLED, ())
+    return recalled if isinstance(recalled, tuple) and all(isinstance(id, str) and id for id in recalled) else None
+
+
 def step_of(session: Session) -> Step | None:
     """The innermost step here that is one of a session of this ref, over or not."""
     return next((step for step in _steps_here() if step.session._is_same(session)), None)
@@ -123,7 +129,7 @@ class Step:
 
     @property
     def base(self) -> str:
-        """The message that the step continues: the head when it was entered."""
+        """The message that the step continues: the head when it was entered, unless its kind says something between."""
         return str(self._part.message.parent)
 
     @property
@@ -315,7 +321,8 @@ class Step:
         self.session._refuse_in_step("another step")
         if store._log.readonly:
             raise StoreReadOnly(store.path)
-        self._part = Slice(store, replace(self._message, parent=store.refs[ref]), self._since)
+        self._head = store.refs[ref]
+        self._part = Slice(store, replace(self._message, parent=self._head), self._since)
         # a stream that was abandoned leaves its step in the context for good: it is not held on to
         self._outer = next((step for step in _steps_here() if not step.is_over), None)
         self._state = "open"
@@ -346,7 +353,7 @@ class Step:
             if cancelled and self._on_cancel == "drop":
                 return [], (True, None)
             found = _head(writer, ref)
-            if found == self.base and not cancelled:
+            if found == self._head and not cancelled:
                 refs.write_move(writer, ref, self.id, "step")
             beside = () if cancelled else self._beside(writer)
             if not cancelled:
@@ -357,8 +364,15 @@ class Step:
             return
         tables = (*refs.TABLES, *((ACCESS,) if self._recalled or self._restated else ()))
         _, (self._cancelled, found) = store.transact(plan, tables=tables)
-        if found != self.base and not self._cancelled:
-            raise RefMoved(ref, self.base, found, self.id)
+        if found != self._head and not self._cancelled:
+            raise RefMoved(ref, self._head, found, self.id)
+
+    def _stand_below(self, base: str) -> None:
+        """Let the step continue another message than the head; the ref must still stand at the head when it ends."""
+        moved = Slice(self.session.store, replace(self._part.message, parent=base), self._since)
+        for memory in self._part.memories.values():
+            moved.add(memory)
+        self._part = moved
 
     def _note_use(self, writer: Writer) -> None:
         """Note, where the step ends well, that what it recalled or knew already was used when its message was made."""

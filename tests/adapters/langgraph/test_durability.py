@@ -7,6 +7,7 @@ import os
 import signal
 import sqlite3
 import threading
+import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from branchmem.adapters.langgraph import BranchStore, branching
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
+from langgraph.types import RetryPolicy, interrupt
 from scenarios import ALL
 from worlds import Flaky, State, World, chat, note, notes, once, ours, thread
 
@@ -145,6 +147,95 @@ def test_what_was_done_beside_a_failure_is_dropped_with_its_output_where_the_use
             assert world.notes(world.head(graph, thread())) == ["left b"], mode
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_what_an_attempt_that_failed_has_put_is_void_though_the_next_one_puts_nothing(mode):
+    done: set[str] = set()
+
+    def guess() -> dict[str, Any]:
+        if "guess" not in done:
+            note("guess")
+        once(done, "guess")
+        return {}
+
+    again = RetryPolicy(initial_interval=0.0, retry_on=Flaky, jitter=False)
+    for within in (False, True):
+        done.clear()
+        inner = StateGraph(State)
+        inner.add_node("guess", lambda state: guess(), retry_policy=again)
+        inner.add_edge(START, "guess")
+        builder = StateGraph(State)
+        builder.add_node("outer", inner.compile() if within else lambda state: guess(), retry_policy=again)
+        builder.add_node("later", lambda state: {"answers": [",".join(notes())]})
+        builder.add_edge(START, "outer")
+        builder.add_edge("outer", "later")
+        with ours() as world:
+            graph = world.graph(builder)
+            state = world.invoke(graph, {"said": ["a"]}, thread(), durability=mode)
+
+            assert state["answers"] == [""]
+            assert world.notes(world.head(graph, thread())) == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_steps_after_one_that_was_resumed_see_what_was_done_beside_the_failure(mode):
+    done: set[str] = set()
+    beside = threading.Event()
+
+    def left(state: State) -> dict[str, Any]:
+        note("left")
+        beside.set()
+        return {"answers": []}
+
+    def right(state: State) -> dict[str, Any]:
+        assert beside.wait(20)
+        time.sleep(0.05)
+        once(done, "right")
+        return {"answers": []}
+
+    builder = StateGraph(State)
+    for node in (left, right):
+        builder.add_node(node.__name__, node)
+        builder.add_edge(START, node.__name__)
+    builder.add_node("later", lambda state: {"answers": [",".join(notes())]})
+    builder.add_edge(["left", "right"], "later")
+    with ours() as world:
+        graph = world.graph(builder)
+        with pytest.raises(Flaky):
+            world.invoke(graph, {"said": ["a"]}, thread(), durability=mode)
+
+        assert world.invoke(graph, None, thread(), durability=mode)["answers"] == ["left"]
+        assert world.notes(world.head(graph, thread())) == ["left"]
+
+
+def test_new_input_drops_what_was_done_beside_a_question_of_a_replay():
+    asks: list[str] = []
+
+    def right(state: State) -> dict[str, Any]:
+        if asks:
+            interrupt("may I?")
+        return {}
+
+    def left(state: State) -> dict[str, Any]:
+        note(state["said"][-1])
+        return {}
+
+    builder = StateGraph(State)
+    for node in (left, right):
+        builder.add_node(node.__name__, node)
+        builder.add_edge(START, node.__name__)
+    with ours() as world:
+        graph = world.graph(builder)
+        world.invoke(graph, {"said": ["a"]}, thread())
+        before = next(each.config for each in world.history(graph, thread()) if each.next)
+        asks.append("may I?")
+        world.invoke(graph, None, before, durability="exit")
+        half_done = world.head(graph, thread())
+        asks.clear()
+        world.invoke(graph, {"said": ["b"]}, half_done, durability="exit")
+
+        assert world.notes(world.head(graph, thread())) == ["b"]
+
+
 def _killed(folder: str) -> None:
     """Run a graph whose second node kills the process, after the first step was put but not saved, or was."""
     connection = sqlite3.connect(f"{folder}/checkpoints.sqlite", check_same_thread=False)
@@ -201,14 +292,20 @@ class Full(InMemorySaver):
 
     failed = False
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.tried = threading.Event()
+
     def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
         if metadata["step"] == 1 and not self.failed:
             self.failed = True
+            self.tried.set()
             raise OSError("no space left on device")
         return super().put(config, checkpoint, metadata, new_versions)
 
 
-def test_a_checkpoint_that_the_checkpointer_could_not_save_takes_nothing_away():
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_checkpoint_that_the_checkpointer_could_not_save_takes_nothing_away(is_late):
     ran = []
 
     def answer(state: State) -> dict[str, Any]:
@@ -218,7 +315,16 @@ def test_a_checkpoint_that_the_checkpointer_could_not_save_takes_nothing_away():
 
     with bm.open_temporary() as store:
         branches = BranchStore(store)
-        world = World(branches, branching(Full(), branches), None)
+        saver = branching(Full(), branches)
+
+        class Late(type(saver)):
+            """Hears that the node is done after the checkpoint was to be saved: both run in the background."""
+
+            def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+                assert not ran or not is_late or self.saver.tried.wait(20)
+                super().put_writes(config, writes, task_id, task_path)
+
+        world = World(branches, Late(saver.saver, branches), None)
         graph = world.graph(chat(answer))
         with pytest.raises(OSError, match="no space"):
             world.invoke(graph, {"said": ["a"]}, thread(), durability="sync")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import branchmem as bm
 import pytest
 from branchmem.adapters.langgraph import BranchStore
+from langgraph.config import get_store
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, RetryPolicy, interrupt
-from worlds import SAVERS, Flaky, State, note, notes, once, ours, thread
+from worlds import NOTES, SAVERS, Flaky, State, note, notes, once, ours, thread
 
 MODES = ("sync", "async", "exit")
 
@@ -230,7 +232,6 @@ def test_going_back_into_a_subgraph_keeps_what_its_earlier_nodes_remembered():
         world.invoke(graph, None, within)
         world.invoke(graph, Command(resume="yes"), thread())
 
-        print(ran)
         assert ran.count("one") == 1
         assert world.notes(left) == ["a-one", "two-3"]
         assert world.notes(world.head(graph, thread())) == ["a-one", f"two-{len(ran)}"]
@@ -238,15 +239,11 @@ def test_going_back_into_a_subgraph_keeps_what_its_earlier_nodes_remembered():
 
 def test_an_item_that_a_subgraph_changes_and_deletes():
     def one(state: State) -> dict[str, Any]:
-        from langgraph.config import get_store
-
         get_store().put(("facts",), "home", {"text": state["said"][-1]})
         get_store().put(("facts",), "pet", {"text": "cat"})
         return {}
 
     def two(state: State) -> dict[str, Any]:
-        from langgraph.config import get_store
-
         get_store().put(("facts",), "home", {"text": state["said"][-1] + "!"})
         get_store().delete(("facts",), "pet")
         return {"answers": [str(len(get_store().search(("facts",))))]}
@@ -260,3 +257,101 @@ def test_an_item_that_a_subgraph_changes_and_deletes():
 
     assert answers == ["1", "1"]
     assert [(item.key, item.value) for item in items] == [("home", {"text": "b!"})]
+
+
+def test_what_a_subgraph_deletes_stays_on_other_branches_and_threads():
+    def one(state: State) -> dict[str, Any]:
+        if state["said"][-1] == "forget":
+            get_store().delete(NOTES, "kept")
+        return {}
+
+    def two(state: State) -> dict[str, Any]:
+        if state["said"][-1] == "keep":
+            get_store().put(NOTES, "kept", {"text": "kept"})
+        return {}
+
+    for mode in MODES:
+        with ours() as world:
+            graph = world.graph(row(two=two, inner=row(one=one).compile(checkpointer=True)))
+            world.invoke(graph, {"said": ["keep"]}, thread(), durability=mode)
+            trunk = world.head(graph, thread())
+            world.invoke(graph, {"said": ["forget"]}, trunk, durability=mode)
+
+            assert world.notes(world.head(graph, thread())) == [], mode
+            assert world.notes(trunk) == ["kept"], mode
+
+
+def test_a_subgraph_that_keeps_its_state_and_is_given_new_input_brings_nothing_from_another_branch():
+    inner = row(one=remembering("one")).compile(checkpointer=True)
+    with ours() as world:
+        graph = world.graph(row(before=remembering("before"), inner=inner))
+        world.invoke(graph, {"said": ["a"]}, thread())
+        before = next(each.config for each in world.history(graph, thread()) if each.next == ("inner",))
+        fork = world.update(graph, before, {"said": ["b"]}, as_node="before")
+        world.invoke(graph, None, fork)
+
+        assert world.notes(world.head(graph, thread())) == ["a-before", "b-one"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_subgraph_that_keeps_its_state_begins_in_a_replay_and_is_done_beside_a_question(mode):
+    asks: list[str] = []
+
+    def other(state: State) -> dict[str, Any]:
+        if asks:
+            interrupt("may I?")
+        return {}
+
+    builder = StateGraph(State)
+    builder.add_node("inner", row(one=remembering("one")).compile(checkpointer=True))
+    builder.add_node("other", other)
+    for name in ("inner", "other"):
+        builder.add_edge(START, name)
+    with ours() as world:
+        graph = world.graph(builder)
+        world.invoke(graph, {"said": ["a"]}, thread())
+        before = next(each.config for each in world.history(graph, thread()) if each.next)
+        asks.append("may I?")
+        world.invoke(graph, None, before, durability=mode)
+        world.invoke(graph, Command(resume="yes"), thread(), durability=mode)
+
+        assert world.notes(world.head(graph, thread())) == ["a-one"]
+
+
+def test_a_subgraph_that_goes_on_after_its_step_has_failed_keeps_what_it_saves():
+    has_put, may_go_on = threading.Event(), threading.Event()
+    done: set[str] = set()
+
+    def one(state: State) -> dict[str, Any]:
+        note("one")
+        has_put.set()
+        assert may_go_on.wait(20)
+        return {}
+
+    def failing(state: State) -> dict[str, Any]:
+        assert has_put.wait(20)
+        once(done, "failing")
+        return {}
+
+    builder = StateGraph(State)
+    for name, node in (("inner", row(one=one, two=lambda state: {}).compile()), ("failing", failing)):
+        builder.add_node(name, node)
+        builder.add_edge(START, name)
+    with ours() as world:
+        saver = world.saver
+
+        class Telling(type(saver)):
+            """Lets the subgraph go on once its step is known to have failed."""
+
+            def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+                super().put_writes(config, writes, task_id, task_path)
+                if any(channel == "__error__" for channel, _ in writes):
+                    may_go_on.set()
+
+        world.saver = Telling(saver.saver, world.store)
+        graph = world.graph(builder)
+        with pytest.raises(Flaky):
+            world.invoke(graph, {"said": ["a"]}, thread())
+        world.invoke(graph, None, thread())
+
+        assert world.notes(world.head(graph, thread())) == ["one"]

@@ -15,12 +15,13 @@ from pathlib import Path
 import branchmem as bm
 import pytest
 from calling import MODES, ask, over_http, refused, texts
+from commands import Run
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
 from serving_http import TOKEN, Served, exchange, served
 
 COMMAND = [sys.executable, "-m", "branchmem.cli", "mcp"]
-ROUNDS = 5
+ROUNDS = 3
 
 
 @pytest.fixture
@@ -74,10 +75,9 @@ def assert_both_kept_to_their_branch(path: Path) -> None:
             assert len(store.tree.path(store.refs[branch])) == ROUNDS + 1
 
 
-@pytest.mark.parametrize("modes", [MODES, ("auto", "auto")], ids=str)
-def test_two_clients_of_one_server_on_two_branches_at_once_do_not_meet(path: Path, modes: tuple[str, str]) -> None:
+def test_two_clients_of_one_server_on_two_branches_at_once_do_not_meet(path: Path) -> None:
     async def both(server: Served) -> None:
-        async with over_http(server, modes[0]) as one, over_http(server, modes[1]) as other:
+        async with over_http(server, MODES[0]) as one, over_http(server, MODES[1]) as other:
             await asyncio.gather(converse(one, "left"), converse(other, "right"))
 
     with bm.open(path) as store, served(store) as server:
@@ -108,10 +108,13 @@ def test_a_client_that_switches_disturbs_none_that_does_not_say_where_it_stands(
         asyncio.run(both(server))
 
 
-def test_two_processes_over_standard_input_share_a_store_and_no_branch(path: Path) -> None:
+def test_two_processes_over_standard_input_share_a_store_that_one_makes_and_no_branch(tmp_path: Path) -> None:
+    path = tmp_path / "new.bmem"
+
     async def both() -> None:
         async with AsyncExitStack() as stack:
-            one = await stack.enter_async_context(over_stdio("--store", str(path), "--ref", "left"))
+            one = await stack.enter_async_context(over_stdio("--store", str(path), "--ref", "left", "--create"))
+            await ask(one, "fork", name="right")
             other = await stack.enter_async_context(over_stdio("--store", str(path), "--ref", "right"))
             await asyncio.gather(converse(one, "left"), converse(other, "right"))
             assert (await refused(one, "get_memory", memory_id="nobody")).startswith("MemoryHidden: ")
@@ -135,16 +138,6 @@ def test_the_command_serves_over_http_with_a_token_that_it_makes(path: Path) -> 
         assert len(store.at_ref("left")) == 1
 
 
-def test_the_command_makes_a_store_and_a_ref_where_it_is_told_to(tmp_path: Path) -> None:
-    async def use() -> None:
-        async with over_stdio("--store", str(tmp_path / "new.bmem"), "--ref", "main", "--create") as client:
-            assert (await ask(client, "append_message", text="hello"))["anchor"] == "main"
-
-    asyncio.run(use())
-    with bm.open(tmp_path / "new.bmem", readonly=True) as store:
-        assert list(store.refs) == ["main"]
-
-
 def test_the_command_offers_reading_alone_where_it_is_told_to(path: Path) -> None:
     before = path.read_bytes()
 
@@ -166,8 +159,8 @@ def test_the_command_offers_reading_alone_where_it_is_told_to(path: Path) -> Non
         (["--http", "0", "--token", "short"], "the token has fewer than 16 characters"),
     ],
 )
-def test_the_command_refuses_in_one_line_before_it_serves(path: Path, options: list[str], said: str) -> None:
-    ran = subprocess.run([*COMMAND, "--store", str(path), *options], capture_output=True, text=True, check=False)
+def test_the_command_refuses_in_one_line_before_it_serves(run: Run, path: Path, options: list[str], said: str) -> None:
+    refused = run("mcp", "--store", str(path), *options)
 
-    assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
-    assert said in ran.stderr
+    assert (refused.status, refused.out, refused.err.count("\n")) == (1, "", 1)
+    assert said in refused.err

@@ -32,25 +32,24 @@ def test_a_memory_comes_from_the_anchor_unless_sources_are_named(store: bm.Store
     talk(store, remember)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "name"),
-    [
-        ({"source_ids": ["u2"]}, "SourceAstray"),
-        ({"source_ids": ["nobody"]}, "UnknownEvent"),
-        ({"source_ids": ["home"]}, "InvalidEvent"),
-        ({"derived_from": ["u1"]}, "InvalidEvent"),
-        ({"source_ids": ["u1"], "anchor": "chat"}, "SourceAstray"),
-        ({"text": "x" * ((1 << 20) + 1)}, "InvalidEvent"),
-    ],
-)
-def test_a_memory_that_its_branch_could_not_see_is_not_written(
-    store: bm.Store, arguments: dict[str, Any], name: str
-) -> None:
+UNSEEN: list[tuple[dict[str, Any], str]] = [
+    ({"source_ids": ["u2"]}, "SourceAstray"),
+    ({"source_ids": ["nobody"]}, "UnknownEvent"),
+    ({"source_ids": ["home"]}, "InvalidEvent"),
+    ({"derived_from": ["u1"]}, "InvalidEvent"),
+    ({"source_ids": ["u1"], "anchor": "chat"}, "SourceAstray"),
+    ({"text": "x" * ((1 << 20) + 1)}, "InvalidEvent"),
+    ({"text": ""}, "1 validation error"),
+    ({"source_ids": ["u1"] * 1001}, "1 validation error"),
+]
+
+
+def test_a_memory_that_its_branch_could_not_see_is_not_written(store: bm.Store) -> None:
     before = store.seq
 
     async def remember(client: Client) -> None:
-        said = await refused(client, "add_memory", **{"text": "x", **arguments})
-        assert said.startswith(f"{name}: ")
+        for arguments, name in UNSEEN:
+            assert (await refused(client, "add_memory", **{"text": "x", **arguments})).startswith(name)
 
     talk(store, remember)
     assert store.seq == before
@@ -63,9 +62,20 @@ def test_what_comes_from_an_answer_derives_from_what_the_answer_was_written_with
         assert kept["memory"]["derived_from"] == ["home"]
         narrow = await ask(client, "add_memory", text="they asked", source_ids=["u1"])
         assert narrow["memory"]["derived_from"] == []
+        new = await ask(client, "update_memory", memory_id=narrow["memory"]["id"], text="they asked twice")
+        assert new["memory"]["derived_from"] == ["home"]
+        again = await ask(client, "append_message", role="assistant", text="So.", recalled=[new["memory"]["id"]])
+        third = await ask(client, "update_memory", memory_id=new["memory"]["id"], text="they asked thrice")
+        assert (third["at"], third["memory"]["derived_from"]) == (again["at"], ["home"])
         taken = await ask(client, "delete_memory", memory_id="home")
-        assert set(taken["hidden"]) == {"home", kept["memory"]["id"]}
+        assert {"home", kept["memory"]["id"]} < set(taken["hidden"])
         assert "UnknownEvent" in await refused(client, "append_message", text="x", recalled=["u1"])
+        store.append(
+            [bm.Message("odd", "u1", meta={"recalled": ["nobody"]}), bm.Message("bad", "u1", meta={"recalled": 5})]
+        )
+        assert "memory nobody" in (await ask(client, "add_memory", anchor="odd", text="x"))["explanation"]
+        assert "the receipt of bad is no list" in await refused(client, "add_memory", anchor="bad", text="x")
+        assert (await ask(client, "add_memory", anchor="bad", text="x", source_ids=["u1"]))["visible"]
 
     talk(store, converse)
 
@@ -180,6 +190,9 @@ def test_a_message_with_an_id_is_said_once(store: bm.Store, anchor: str) -> None
         assert store.seq == before
         said = await refused(client, "append_message", anchor=anchor, text="twice", message_id="mine")
         assert said.startswith("EventConflict: ")
+        above = await refused(client, "append_message", anchor="chat", text="guess", message_id="u2")
+        assert "take another message_id" in above
+        assert "Hangzhou" not in above
         assert await refused(client, "append_message", anchor=anchor, text="x", message_id="home")
 
     talk(store, converse)
@@ -252,8 +265,7 @@ CHANGES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("at", ["trial", "main"])
+@pytest.mark.parametrize(("change", "at"), [*((change, "trial") for change in CHANGES), ("add", "main")])
 def test_what_a_fork_does_before_anything_is_said_there_its_origin_does_not_notice(
     store: bm.Store, change: str, at: str
 ) -> None:
@@ -271,7 +283,7 @@ def test_what_a_fork_does_before_anything_is_said_there_its_origin_does_not_noti
     talk(store, part)
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", ["add", "update", "retract"])
 def test_what_a_ref_does_that_went_back_is_not_seen_where_it_came_from(store: bm.Store, change: str) -> None:
     tool, arguments = CHANGES[change]
 
@@ -283,6 +295,45 @@ def test_what_a_ref_does_that_went_back_is_not_seen_where_it_came_from(store: bm
         assert texts(await ask(client, "list_memories")) != {"The user is moving to Chengdu"}
 
     talk(store, again)
+
+
+def test_what_is_remembered_of_an_answer_that_two_branches_share_goes_with_what_that_was_written_with(
+    store: bm.Store,
+) -> None:
+    async def part(client: Client) -> None:
+        await ask(client, "append_message", role="assistant", text="So, Chengdu.", recalled=["home"])
+        await ask(client, "fork", name="trial")
+        kept = await ask(client, "add_memory", anchor="trial", text="The answer said Chengdu")
+        assert kept["memory"]["derived_from"] == ["home"]
+        taken = await ask(client, "delete_memory", anchor="trial", memory_id="home")
+        assert taken["hidden"] == ["home", kept["memory"]["id"]]
+
+    talk(store, part)
+
+
+@pytest.mark.parametrize("change", ["add", "delete"])
+def test_what_one_branch_does_while_another_parts_from_it_stays_its_own(
+    store: bm.Store, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool, arguments = CHANGES[change]
+    transact = store.transact
+
+    def parting(self: bm.Store, *args: Any, **more: Any) -> Any:
+        done = transact(*args, **more)
+        if "trial" not in self.refs:
+            self.refs.create("trial", self.refs["main"])
+            before.update(self.at_ref("trial"))
+        return done
+
+    before: set[str] = set()
+
+    async def race(client: Client) -> None:
+        await ask(client, "append_message", text="hello")
+        monkeypatch.setattr(bm.Store, "transact", parting)
+        await ask(client, tool, **arguments)
+        assert set(store.at_ref("trial")) == before
+
+    talk(store, race)
 
 
 def test_what_cites_a_message_that_two_branches_share_is_seen_on_both(store: bm.Store) -> None:

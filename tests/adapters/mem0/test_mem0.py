@@ -148,7 +148,7 @@ def test_a_search_finds_as_many_as_are_visible_however_many_are_not(session: bm.
     root = session.head
     session.say("user", "other")
     elsewhere = mem.at(session.head)
-    elsewhere.add([{"role": "user", "content": f"likes tea {n}"} for n in range(90)], infer=False, **USER)
+    elsewhere.add([{"role": "user", "content": f"likes tea {n}"} for n in range(50)], infer=False, **USER)
     session.rewind(root)
     session.say("user", "here")
     here = mem.at(session.head)
@@ -226,6 +226,21 @@ def test_what_an_answer_repeats_goes_with_what_it_was_written_with(
     assert seen(mem.at(session.head)) == []
     turn(session, mem, "I like coffee", "Fine")
     assert seen(mem.at(session.head)) == ["likes coffee"]
+
+
+def test_an_update_from_an_answer_goes_with_what_that_was_written_with_but_for_what_it_replaces(
+    session: bm.Session, mem: BranchMem, store: bm.Store
+) -> None:
+    (home,) = turn(session, mem, "I live in Chengdu", "Noted")["results"]
+    (milk,) = mem.at(session.head).add("likes milk", infer=False, **USER)["results"]
+    session.say("assistant", "Chengdu has good milk", meta={"recalled": [home["id"], milk["id"]]})
+    new = mem.at(session.head).update(milk["id"], "likes the milk of Chengdu")["id"]
+    assert store.log.get(new).to_dict()["derived_from"] == [home["id"]]
+    assert seen(mem.at(session.head)) == ["likes the milk of Chengdu", "lives in Chengdu"]
+
+    mem.at(session.head).delete(home["id"])
+
+    assert seen(mem.at(session.head)) == ["likes milk"]
 
 
 def test_no_memory_passes_by_the_views(session: bm.Session, mem: BranchMem) -> None:

@@ -62,6 +62,11 @@ def test_an_imported_memory_changes_on_one_branch_and_keeps_its_history(mem: Bra
     assert seen(mem.at([root, mem.root])) == ["likes black tea"]
     assert mem.reconcile(USER).rebuilt == (old["id"],)
     assert mem.memory.get(old["id"])["memory"] == "likes black tea"
+    mem.memory.update(old["id"], metadata={"topic": "drinks"})
+    assert mem.at([root, mem.root]).get(old["id"])["metadata"] is None
+    assert mem.at([root, mem.root]).get_all(filters=USER)["results"][0]["metadata"] is None
+    assert mem.reconcile(USER).rebuilt == (old["id"],)
+    assert mem.reconcile(USER).rebuilt == ()
 
 
 class Killed(BaseException):

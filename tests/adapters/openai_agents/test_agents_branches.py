@@ -268,15 +268,30 @@ async def test_a_call_that_waits_for_approval(memory: Branching) -> None:
     assert memory.seen() == ["milk", "tea"]
 
 
-@test
-async def test_what_was_recalled_is_the_receipt_and_does_not_come_back_by_way_of_a_tool(memory: Branching) -> None:
+async def in_one_piece(who: Any, said: str, session: BranchSession) -> None:
+    await Runner.run(who, said, session=session)
+
+
+async def streamed(who: Any, said: str, session: BranchSession) -> None:
+    async for _ in Runner.run_streamed(who, said, session=session).stream_events():
+        pass
+
+
+@pytest.mark.parametrize("running", [in_one_piece, streamed])
+def test_what_was_recalled_is_the_receipt_and_does_not_come_back_by_way_of_a_tool(
+    memory: Branching, running: Callable[[Any, str, BranchSession], Coroutine[Any, Any, None]]
+) -> None:
+    asyncio.run(recalling(memory, running))
+
+
+async def recalling(memory: Branching, running: Callable[[Any, str, BranchSession], Coroutine[Any, Any, None]]) -> None:
     store = memory.session.store
     await run(memory, "I drink tea", notes("drinks tea", "c1"), says("noted"))
     (fact,) = memory.session.view().memories()
     who, model = agent(memory, notes("the user likes tea", "c2"), says("tea it is"))
     who.instructions = instructions(memory.session, "Be kind.")
 
-    await Runner.run(who, "what do I drink? tea?", session=memory.session)
+    await running(who, "what do I drink? tea?", memory.session)
 
     assert model.told[0].startswith("Be kind.\n\n")
     assert "drinks tea" in model.told[0]
@@ -286,6 +301,17 @@ async def test_what_was_recalled_is_the_receipt_and_does_not_come_back_by_way_of
     assert fact.id in answer.meta["recalled"]
     store.append([Retraction("r", at=memory.session.head, memories=[fact.id], scope="branch")])
     assert memory.seen() == []
+
+
+@test
+async def test_instructions_of_a_streamed_run_are_about_what_is_said_in_it(memory: Branching) -> None:
+    memory.session.session.remember("drinks tea", sources=[memory.session.head])
+    who, model = agent(memory, says("tea"))
+    who.instructions = instructions(memory.session)
+
+    await streamed(who, "do I drink tea?", memory.session)
+
+    assert "drinks tea" in model.told[0]
 
 
 @test

@@ -25,6 +25,8 @@ ITEMS: list[Any] = [
     {"type": "message", "id": "m", "role": "assistant", "status": "completed",
      "content": [{"type": "output_text", "text": "b", "annotations": []}]},
     {"type": "function_call_output", "call_id": "d", "output": [{"type": "input_text", "text": "x"}]},
+    {"role": "user", "content": ""},
+    {"role": "critic", "content": "c"},
 ]  # fmt: skip
 
 
@@ -61,7 +63,7 @@ def test_roles_and_texts_are_what_was_said(session: BranchSession) -> None:
 
     assert told == [
         ("user", "hi"), ("user", "a"), ("assistant", None), ("assistant", None),
-        ("tool", "kept"), ("assistant", "b"), ("tool", None),
+        ("tool", "kept"), ("assistant", "b"), ("tool", None), ("user", ""), ("critic", "c"),
     ]  # fmt: skip
 
 
@@ -116,6 +118,22 @@ def test_what_the_sdk_takes_back_and_puts_back_is_the_same_message(session: Bran
 
         assert session.head == before
         assert seen(session) == ["tea"]
+
+    asyncio.run(scenario())
+
+
+def test_what_is_said_again_after_a_move_is_another_message(session: BranchSession) -> None:
+    async def scenario() -> None:
+        await session.add_items([said("a")])
+        popped = session.head
+        session.session.remember("tea", sources=[popped])
+        await session.pop_item()
+        await session.clear_session()
+
+        await session.add_items([said("a")])
+
+        assert session.head != popped
+        assert seen(session) == []
 
     asyncio.run(scenario())
 

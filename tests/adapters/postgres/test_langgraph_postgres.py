@@ -12,10 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-if shutil.which("initdb") is None or shutil.which("pg_ctl") is None:
-    pytest.skip("there is no server of Postgres here", allow_module_level=True)
-
 from branchmem import importers
 from branchmem.errors import ImportFailed
 from branchmem.events import Event, Message
@@ -27,7 +23,9 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """A server of its own, behind a socket in a folder of its own."""
+    """A server of its own, behind a socket in a folder of its own; skipped where there is no Postgres."""
+    if shutil.which("initdb") is None or shutil.which("pg_ctl") is None:
+        pytest.skip("there is no server of Postgres here")
     with tempfile.TemporaryDirectory(prefix="pg-", dir="/tmp") as folder:
         user: dict[str, Any] = {}
         if os.getuid() == 0:  # Postgres refuses to run as root

@@ -91,12 +91,10 @@ def _is_seen(store: Store, place: Place, row: Row, anchor: str) -> bool:
         return False  # it is in the view
     if row.run == run.token:
         return not pending.is_void(store, row, run)
-    started = [level for level in list(run.attempts) if not level.namespace and level.base == run.loaded]
-    for level in (*place.levels, *started[:1]):  # its steps after the first may begin before that is saved
-        own = row.level(level.namespace)
-        if own is not None and own.base == level.base and pending.is_left(store, row, own, run):
-            return True
-    return False
+    bases = {(level.namespace, level.base) for level in place.levels}
+    if run.goes_on and run.loaded is not None:  # its steps after the first may begin before that is saved
+        bases.add(("", run.loaded))
+    return any((at.namespace, at.base) in bases and pending.is_left(store, row, at, run) for at in row.levels)
 
 
 def save(
@@ -129,8 +127,12 @@ def save(
             taken = taken_by(store, rows, saved.namespace, saved.parent, run, saved.id)
             if not resumes:
                 taken = [row for row in taken if row.run == run.token]
-            events += _taken(store, writer, saved, taken, run)
-            events += _brought(store, writer, saved, run, levels)
+            found = _taken(store, writer, saved, taken, run) + _brought(store, writer, saved, run, levels)
+            if not _will_be_attached(
+                store, saved, root
+            ):  # a retraction of which nobody knows where it stands: everywhere
+                found = [event for event in found if not isinstance(event, Retraction)]
+            events += found
         if not saved.namespace:
             _move_ref(store, writer, saved)
             over = [row for row in rows if "" in row.taken and _is_past(store, saved, row.taken[""][0])]
@@ -204,8 +206,11 @@ def _taken(store: Store, writer: Writer, saved: Saved, taken: Sequence[Row], run
 
 
 def _brought(store: Store, writer: Writer, saved: Saved, run: Run, levels: tuple[Level, ...]) -> list[Event]:
-    """What a subgraph that goes on from a step on another branch brings with it; its step will take it like its own."""
-    if not levels or saved.parent is None or saved.around is None:
+    """What a subgraph that goes on from a step on another branch brings with it; its step will take it like its own.
+
+    One that begins anew there, with new input, brings nothing, though LangGraph lets it keep the state from elsewhere.
+    """
+    if not levels or saved.parent is None or saved.around is None or saved.source == "input":
         return []
     parent, around = (checkpoint_message(saved.thread, id) for id in (saved.parent, saved.around))
     rows = []
@@ -286,6 +291,15 @@ def _parent_of(store: Store, saved: Saved, root: str) -> str:
         if around is None or returning.is_below(store, parent, around):
             return parent
     return around or root
+
+
+def _will_be_attached(store: Store, saved: Saved, root: str) -> bool:
+    """Whether the message of a checkpoint is attached once it is appended.
+
+    That of a subgraph may stand below one that is in flight, or is never saved (durability "exit").
+    """
+    above = _parent_of(store, saved, root) if saved.namespace else root
+    return above == root or _depth(store, above) is not None
 
 
 def _nearest(store: Store, saved: Saved, run: Run) -> str | None:

@@ -57,10 +57,6 @@ class Row:
         """The loops that stand in that loop, from the outermost on."""
         return tuple(level for level in self.levels if len(level.namespace) > len(namespace))
 
-    def is_saved_within(self, namespace: str) -> bool:
-        """Whether a loop within that loop was saved with the row."""
-        return any(level.namespace in self.taken for level in self.within(namespace))
-
     def to_bytes(self) -> bytes:
         """The value in the table."""
         form = [
@@ -130,11 +126,15 @@ def remove(writer: Writer, rows: Iterable[Row]) -> int:
     return sum(table.delete(row.place) for row in rows)
 
 
-def is_void(store: Store, row: Row, run: Run) -> bool:
-    """Whether a later attempt of the same run has begun a task of a row of it anew, and not gone on from it."""
+def is_void(store: Store, row: Row, run: Run, within: str = "") -> bool:
+    """Whether a later attempt of the same run has begun a task of a row of it anew, and not gone on from it.
+
+    For a loop `within`, the attempts at tasks around it do not count: what it saves is what its own tasks did.
+    """
     return any(
         attempt < run.attempts.get(level, 1) and not is_kept(store, row, level.namespace, list(run.tips.values()))
         for level, attempt in zip(row.levels, row.attempts, strict=True)
+        if len(level.namespace) >= len(within)
     )
 
 
@@ -158,7 +158,7 @@ def taken_by(store: Store, rows: Iterable[Row], namespace: str, parent: str | No
         if level is None:
             continue
         if row.run == run.token:
-            if level.base < new and namespace not in row.taken and not is_void(store, row, run):
+            if level.base < new and namespace not in row.taken and not is_void(store, row, run, namespace):
                 taken.append(row)
         elif level.base == parent and is_left(store, row, level, run):
             taken.append(row)
@@ -175,16 +175,17 @@ def is_left(store: Store, row: Row, level: Level, run: Run) -> bool:
 def finish(store: Store, run: Run, thread: str, namespace: str, base: str, task: str, *, is_done: bool) -> None:
     """Note that a task is done, or (failed, interrupted) will be run again.
 
-    Rows of a task that will be run again are removed, but what a subgraph in it has saved.
+    Rows of a task that will be run again are removed.  What a subgraph in it has saved stays, and what it has put:
+    it may go on for a while, and save that.
     Cost: a look at what is pending; one commit, where anything of the task is.
     """
     level = Level(namespace, base, task)
 
     def concerned(reader: Reader) -> list[Row]:
-        rows = [row for row in rows_of(reader, thread) if row.level(namespace) == level and namespace not in row.taken]
+        rows = [row for row in rows_of(reader, thread) if row.level(namespace) == level]
         own = [row for row in rows if row.run == run.token]
         if not is_done:
-            return [row for row in own if not row.is_saved_within(namespace)]
+            return [row for row in own if not row.taken and not row.within(namespace)]
         own = [row for row in own if not is_void(store, row, run)]
         kept = [row for row in rows if is_kept(store, row, namespace, list(run.tips.values()))]
         return [row for row in {row.id: row for row in own + kept}.values() if namespace not in row.done]
@@ -198,7 +199,7 @@ def finish(store: Store, run: Run, thread: str, namespace: str, base: str, task:
             remove(writer, rows)
         return (), None
 
-    run.attempts.setdefault(level, 1)
+    run.attempt(level, run.attempts.get(level, 1) + (0 if is_done else 1))
     if store.snapshot(concerned, tables=TABLES):
         store.transact(plan, tables=TABLES)
 

@@ -16,12 +16,14 @@ from typing import Any, Final, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
+from langgraph.runtime import Runtime
 
 from branchmem.canonical import new_id
 
 #: So many runs are known at a time; one that was forgotten fails at its next call, and loses nothing that was saved.
 _MAX_RUNS: Final = 10_000
 
+_RUNTIME: Final = "__pregel_runtime"
 _LOOP: Final = "|"
 _TASK: Final = ":"
 
@@ -50,6 +52,8 @@ class Run:
     #: The checkpoint that the run began with, and the versions of its channels.
     loaded: str | None = None
     versions: Mapping[str, Any] = field(default_factory=dict)
+    #: Whether tasks of it had failed, or asked.
+    is_half_done: bool = False
     #: The checkpoint of each subgraph that was saved or loaded last, by its namespace.
     tips: dict[str, str] = field(default_factory=dict)
     #: The loops that began with a checkpoint which was named: LangGraph looks next whether it is the latest.
@@ -59,6 +63,8 @@ class Run:
     begun: dict[str, int] = field(default_factory=dict)
     #: The tasks that ran here, and the latest attempt at each.
     attempts: dict[Level, int] = field(default_factory=dict)
+    #: Whether any of them was one of the checkpoint that the run began with.
+    goes_on: bool = False
     #: Whether anything was put in it.
     has_put: bool = False
 
@@ -66,6 +72,7 @@ class Run:
         """Note an attempt at a task; a new one begins its subgraphs anew."""
         if attempt > self.attempts.get(level, 0):
             self.attempts[level] = attempt
+            self.goes_on |= not level.namespace and level.base == self.loaded
             for namespace, task in list(self.tasks.items()):
                 if task == level.task and self.begun.get(namespace, 1) < attempt:
                     self.tips.pop(namespace, None)
@@ -86,6 +93,25 @@ class Runs:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._runs: OrderedDict[tuple[int, str], Run] = OrderedDict()
+        self._watched = _watched(self)
+
+    def watch(self, config: RunnableConfig) -> None:
+        """Be told of each attempt at each task of a loop that begins, whether it calls the store or not."""
+        runtime = config.get("configurable", {}).get(_RUNTIME)
+        if type(runtime) is Runtime:  # made for this loop; what its tasks get are copies of it
+            object.__setattr__(runtime, "__class__", self._watched)
+
+    def note(self, runtime: Runtime[Any]) -> None:
+        """An attempt at a task begins: what an earlier one has put is void."""
+        info = runtime.execution_info
+        run = None if info is None else self._of(runtime.control, str(info.thread_id))
+        if run is None or info is None:
+            return
+        if _LOOP not in info.checkpoint_ns:
+            run.attempt(Level("", info.checkpoint_id, info.task_id), info.node_attempt)
+        elif info.node_attempt > 1:
+            for level in [level for level in list(run.attempts) if level.task == info.task_id]:
+                run.attempt(level, info.node_attempt)
 
     def begin(self, control: object, thread: str) -> Run:
         """A run that starts, whatever was known under its control before."""
@@ -99,7 +125,9 @@ class Runs:
 
     def of(self, config: RunnableConfig) -> Run | None:
         """The run that a configuration is from; None where it is from none that began here."""
-        control, thread = control_of(config), thread_of(config)
+        return self._of(control_of(config), thread_of(config))
+
+    def _of(self, control: object | None, thread: str | None) -> Run | None:
         if control is None or thread is None:
             return None
         with self._lock:
@@ -115,6 +143,20 @@ class Runs:
                 other is not run and other.thread == run.thread and other.loaded == checkpoint
                 for other in self._runs.values()
             )
+
+
+def _watched(runs: Runs) -> type[Runtime[Any]]:
+    """The class of runtimes that tell of attempts: LangGraph makes a copy with the number of each."""
+
+    class Watched(Runtime[Any]):
+        __slots__ = ()
+
+        def patch_execution_info(self, **overrides: Any) -> Runtime[Any]:
+            patched = super().patch_execution_info(**overrides)
+            runs.note(patched)
+            return patched
+
+    return Watched
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +192,12 @@ def thread_of(config: RunnableConfig) -> str | None:
 
 def control_of(config: RunnableConfig) -> object | None:
     """What all configurations of one run share."""
-    return getattr(config.get("configurable", {}).get("__pregel_runtime"), "control", None)
+    return getattr(config.get("configurable", {}).get(_RUNTIME), "control", None)
 
 
 def attempt_of(config: RunnableConfig) -> int:
     """Which attempt at its task a configuration is from, counted from 1."""
-    execution = getattr(config.get("configurable", {}).get("__pregel_runtime"), "execution_info", None)
+    execution = getattr(config.get("configurable", {}).get(_RUNTIME), "execution_info", None)
     return getattr(execution, "node_attempt", 1)
 
 

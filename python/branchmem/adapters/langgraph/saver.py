@@ -101,6 +101,7 @@ class BranchingSaver(BaseCheckpointSaver[Any]):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         """The checkpoints; where a subgraph begins with one again, the store is told."""
+        self._note_tip(config, None)
         for found in self.saver.list(config, filter=filter, before=before, limit=limit):
             self._note_tip(config, found)
             yield found
@@ -114,6 +115,7 @@ class BranchingSaver(BaseCheckpointSaver[Any]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """As `list`."""
+        self._note_tip(config, None)
         async for found in self.saver.alist(config, filter=filter, before=before, limit=limit):
             self._note_tip(config, found)
             yield found
@@ -205,6 +207,7 @@ class BranchingSaver(BaseCheckpointSaver[Any]):
         thread, namespace = thread_of(config), _namespace(config)
         if thread is None or (is_in_task(config) and not namespace) or self._only_looks(config, namespace):
             return None
+        self.branch_store.runs.watch(config)
         if namespace:
             self._begin_loop(config, namespace, found)
             return None
@@ -215,6 +218,7 @@ class BranchingSaver(BaseCheckpointSaver[Any]):
             run.looking.add("")
         run.last = run.loaded = found.checkpoint["id"]
         run.versions = dict(found.checkpoint["channel_versions"])
+        run.is_half_done = _is_half_done(found)
         return self._lacking_at(config, thread, found.checkpoint["id"], found)
 
     def _only_looks(self, config: RunnableConfig, namespace: str) -> bool:
@@ -230,21 +234,19 @@ class BranchingSaver(BaseCheckpointSaver[Any]):
         if run is None:
             return
         _note_loop(run, config)
-        if found is None:
-            run.tips.pop(namespace, None)
-        else:
-            run.tips[namespace] = found.checkpoint["id"]
-            if config["configurable"].get("checkpoint_id"):
-                run.looking.add(namespace)
+        _note_start(run, config, found)
+        if found is not None and config["configurable"].get("checkpoint_id"):
+            run.looking.add(namespace)
         with self.branch_store.opened(config) as store:
             pending.begin_loop(store, run, namespace)
 
-    def _note_tip(self, config: RunnableConfig | None, found: CheckpointTuple) -> None:
-        """The checkpoint that a subgraph begins with, where a run that goes back looks for it in the list."""
+    def _note_tip(self, config: RunnableConfig | None, found: CheckpointTuple | None) -> None:
+        """The checkpoint that a subgraph begins with, None for a new one, where a run that goes back lists them."""
         run = None if config is None or not _namespace(config) else self.branch_store.runs.of(config)
         if config is not None and run is not None:
+            self.branch_store.runs.watch(config)
             _note_loop(run, config)
-            run.tips[_namespace(config)] = found.checkpoint["id"]
+            _note_start(run, config, found)
 
     def _lacking(self, config: RunnableConfig) -> _Lacking | None:
         """What the store lacks above a checkpoint of a thread that is to be saved."""
@@ -385,6 +387,20 @@ def _note_loop(run: Run, config: RunnableConfig) -> None:
         run.attempt(levels[-1], attempt_of(config))
 
 
+def _note_start(run: Run, config: RunnableConfig, found: CheckpointTuple | None) -> None:
+    """Note the checkpoint that a subgraph begins with, None for a new one."""
+    if found is None:
+        run.tips.pop(_namespace(config), None)
+    else:
+        run.tips[_namespace(config)] = found.checkpoint["id"]
+
+
+def _is_half_done(found: CheckpointTuple) -> bool:
+    """Whether tasks that started from a checkpoint have failed, or wait for an answer."""
+    writes = [(task, channel) for task, channel, _ in found.pending_writes or () if task != _NULL_TASK]
+    return bool({task for task, _ in writes} - {task for task, channel in writes if channel not in _CONTROL})
+
+
 def _around(namespace: str, metadata: CheckpointMetadata) -> str | None:
     """The checkpoint of the innermost loop around a subgraph, which its step started from."""
     around = [(len(name), base) for name, base in metadata.get("parents", {}).items() if len(name) < len(namespace)]
@@ -402,9 +418,12 @@ def _time(checkpoint: Checkpoint) -> datetime | None:
 def _resumes(run: Run, saved: Saved, checkpoint: Checkpoint) -> bool:
     """Whether a run goes on with the tasks of the checkpoint that it loaded, and has not dropped them for new input.
 
-    Where nothing is saved between (durability "exit"), it shows in what the checkpoint says was seen.
+    Where nothing is saved between (durability "exit"), it shows in whether any of those that were not done ran; and
+    where all were done, in what the checkpoint says was seen.
     """
-    if saved.namespace or saved.parent != run.loaded:
+    if saved.namespace or saved.parent != run.loaded or run.goes_on:
         return True
+    if run.is_half_done:
+        return False
     seen = checkpoint["versions_seen"].get("__interrupt__", {})
     return all(channel in seen and seen[channel] >= version for channel, version in run.versions.items())

@@ -15,7 +15,7 @@ from typing import Final
 
 from branchmem import Memory, Message, Reason, StepView, View
 from branchmem.adapters.mem0.place import InStep, Place, path_from
-from branchmem.session.step import RECALLED
+from branchmem.session.step import receipt_of
 
 #: How many earlier messages Mem0 shows its model.
 CONTEXT: Final = 10
@@ -69,8 +69,9 @@ class Errand:
 
 
 def plain(place: Place, sources: tuple[str, ...] | None) -> Errand:
-    """A call that changes what it names, in words of the caller."""
-    return Errand(place, (place.source,) if sources is None else sources)
+    """A call that changes what it names."""
+    named = (place.source,) if sources is None else sources
+    return Errand(place, named, _written_with(place, named, _those(place, named)))
 
 
 def adding(place: Place, messages: object, sources: tuple[str, ...] | None, *, infer: bool) -> Errand:
@@ -87,14 +88,11 @@ def adding(place: Place, messages: object, sources: tuple[str, ...] | None, *, i
     if sources is None:
         shown = path[:here] + context
         named = (place.source, *(message.id for message in shown))
-        shown += [message for message in islice(path_from(place.store, place.source), 1) if message not in shown]
+        shown += _those(place, [place.source])
     else:
         named = sources
-        shown = [one for id in sources for one in islice(path_from(place.store, id), 1)]
-    recalled = {id for message in shown for id in _receipt(place, message)}
-    if isinstance(place, InStep) and place.source in named:
-        recalled.update(place.step.recalled)
-    return Errand(place, named, tuple(recalled), tuple(reversed(context)))
+        shown = _those(place, sources)
+    return Errand(place, named, _written_with(place, named, shown), tuple(reversed(context)))
 
 
 def _said(messages: object) -> list[tuple[str, str]]:
@@ -124,12 +122,22 @@ def _matched(path: Sequence[Message], given: Sequence[tuple[str, str]]) -> int:
     return 0
 
 
+def _those(place: Place, ids: Sequence[str]) -> list[Message]:
+    """The messages of these ids, but for one that is still to come."""
+    return [one for id in ids for one in islice(path_from(place.store, id), 1)]
+
+
+def _written_with(place: Place, named: Sequence[str], shown: Sequence[Message]) -> tuple[str, ...]:
+    """The memories that messages were written with, and where it is among those named, what an open step recalled."""
+    recalled = {id for message in shown for id in _receipt(place, message)}
+    if isinstance(place, InStep) and place.source in named:
+        recalled.update(place.step.recalled)
+    return tuple(recalled)
+
+
 def _receipt(place: Place, message: Message) -> tuple[str, ...]:
     """The memories that an answer was written with."""
-    listed = message.meta.get(RECALLED, ())
-    if not isinstance(listed, Sequence) or isinstance(listed, str):
-        return ()
-    return tuple(id for id in listed if isinstance(id, str) and place.store.skeleton(id).get("type") == Memory.type)
+    return tuple(id for id in receipt_of(message) or () if place.store.skeleton(id).get("type") == Memory.type)
 
 
 def _stands(view: View | StepView, memories: Sequence[str]) -> bool:

@@ -29,7 +29,7 @@ _MADE: Final = (MARK, _TEXT, "hash")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row as Mem0 reads one; its id is that of its memory."""
+    """A row as Mem0 reads one: its id is that of its memory, and it says what the log says."""
 
     id: str
     payload: dict[str, Any]
@@ -46,7 +46,7 @@ def memory_of(
     replaces: Memory | None = None,
     imported: bool = False,
 ) -> Memory:
-    """The memory that a payload says, as a version of the one that it replaces.
+    """The memory that a payload says, as a version of the one that it replaces, from which it does not derive.
 
     Raises: InvalidEvent, as `Memory`.
     """
@@ -62,7 +62,7 @@ def memory_of(
         id,
         text,
         sources={*replaces.sources, *sources},
-        derived_from={*replaces.derived_from, *derived_from},
+        derived_from={*replaces.derived_from, *derived_from} - {replaces.id},
         supersedes=[replaces.id],
         adopts=replaces.adopts,
         kind=replaces.kind,
@@ -115,18 +115,15 @@ def is_ours(row: Any) -> bool:
     return MARK in (row.payload or {})
 
 
+def says(row: Any, memory: Memory) -> bool:
+    """Whether a row says what the log says of its memory."""
+    return {name: value for name, value in (row.payload or {}).items() if name != MARK} == payload_of(memory)
+
+
 def text_of(row: Any) -> str | None:
     """The text of a row, None where it has none."""
     text = (row.payload or {}).get(_TEXT)
     return text if isinstance(text, str) and text else None
-
-
-def as_shown(row: Any, memory: Memory) -> Row:
-    """The row of a visible memory as Mem0 sees it.  Where the two say different things, the log is right."""
-    payload = {name: value for name, value in (row.payload or {}).items() if name != MARK}
-    if payload.get(_TEXT) != memory.text:
-        payload = payload_of(memory)
-    return Row(memory.id, payload, getattr(row, "score", None))
 
 
 def _time(value: object) -> datetime | None:

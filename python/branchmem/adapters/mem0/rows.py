@@ -1,7 +1,7 @@
 """Mem0's vector store as it looks from a place: the rows of visible memories, and no other.
 
 The rows of all branches lie in one collection.  The view decides which of them are there; more are asked for until
-enough of them are.  A row that says nothing else than its memory is only a way to find it: what the log says is right.
+enough of them are.  A row is only a way to find its memory: what is told of it is what the log says.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from branchmem import Memory
 from branchmem.adapters.mem0.errand import Errand
-from branchmem.adapters.mem0.payloads import MARK, Row, as_shown, memory_id, memory_of, payload_of, row_id
+from branchmem.adapters.mem0.payloads import MARK, Row, memory_id, memory_of, payload_of, row_id
 from branchmem.adapters.mem0.place import current
 
 #: How many times more rows are asked for where too few of them were visible.
@@ -79,10 +79,7 @@ class Rows:
         """The row of a memory, or of the version that stands for it here; None where it is hidden."""
         view = self._errand.place.view()
         id = current(view, self._errand.name(str(vector_id)))
-        if id is None:
-            return None
-        memory, row = view.get(id), self._inner.get(vector_id=row_id(id))
-        return Row(id, payload_of(memory)) if row is None else as_shown(row, memory)
+        return None if id is None else Row(id, payload_of(view.get(id)))
 
     def insert(self, vectors: Sequence[Any], payloads: Any = None, ids: Any = None) -> None:
         """Remember what the payloads say; what was said of the same messages already keeps its first id."""
@@ -164,7 +161,7 @@ class Rows:
         found: dict[str, Any] = {}
         for row in rows:
             found.setdefault(memory_id(row), row)
-        return [as_shown(found[id], view.get(id)) for id in view.filter(found)]
+        return [Row(id, payload_of(view.get(id)), getattr(found[id], "score", None)) for id in view.filter(found)]
 
 
 def enough(fetch: Callable[[int], Any], keep: Callable[[Any], Sequence[Row]], wanted: int | None) -> list[Row] | None:

@@ -20,6 +20,7 @@ from branchmem.adapters.mem0.payloads import (
     memory_of,
     payload_of,
     row_id,
+    says,
     text_of,
 )
 from branchmem.adapters.mem0.rows import everything
@@ -98,7 +99,7 @@ def reconcile(memory: Any, store: Store, filters: Mapping[str, Any]) -> Reconcil
         found = store.log.get(id)
         if not isinstance(found, Memory) or collection_of(found) != collection:
             continue
-        if row is None or text_of(row) != found.text:
+        if row is None or not says(row, found):
             _write(memory, found, is_there=row is not None)
             rebuilt.append(id)
     if any(map(store.log.is_erased, store.memory_ids)) and hasattr(memory, "entity_store"):
