@@ -283,14 +283,19 @@ def test_what_a_subgraph_deletes_stays_on_other_branches_and_threads():
 
 def test_a_subgraph_that_keeps_its_state_and_is_given_new_input_brings_nothing_from_another_branch():
     inner = row(one=remembering("one")).compile(checkpointer=True)
-    with ours() as world:
-        graph = world.graph(row(before=remembering("before"), inner=inner))
-        world.invoke(graph, {"said": ["a"]}, thread())
-        before = next(each.config for each in world.history(graph, thread()) if each.next == ("inner",))
-        fork = world.update(graph, before, {"said": ["b"]}, as_node="before")
-        world.invoke(graph, None, fork)
 
-        assert world.notes(world.head(graph, thread())) == ["a-before", "b-one"]
+    def calling(state: State) -> dict[str, Any]:
+        inner.invoke({"said": state["said"]})
+        return {}
+
+    with ours() as world:
+        graph = world.graph(row(before=remembering("before"), calling=calling))
+        world.invoke(graph, {"said": ["a"]}, thread())
+        before = next(each.config for each in world.history(graph, thread()) if each.next == ("calling",))
+        world.update(graph, before, {"said": ["by hand"]}, as_node="before")
+        world.invoke(graph, {"said": ["b"]}, thread())
+
+        assert world.notes(world.head(graph, thread())) == ["a-before", "b-before", "b-one"]
 
 
 @pytest.mark.parametrize("mode", MODES)

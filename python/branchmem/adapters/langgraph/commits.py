@@ -284,9 +284,9 @@ def _memory_id(row: Row, message: str) -> str:
 
 
 def _parent_of(store: Store, saved: Saved, root: str) -> str:
-    """The message above that of a checkpoint: its parent's; for the first of a subgraph, the step's around it."""
+    """The message above that of a checkpoint: its parent's; where a subgraph begins anew, the step's around it."""
     around = None if saved.around is None else checkpoint_message(saved.thread, saved.around)
-    if saved.parent is not None:
+    if saved.parent is not None and (around is None or saved.source != "input"):
         parent = checkpoint_message(saved.thread, saved.parent)
         if around is None or returning.is_below(store, parent, around):
             return parent
