@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from branchmem.derive import derive, leading_sentence
 from branchmem.events import LEGACY, Memory, Message
+from figures import Figure
 
 
 class Forest:
@@ -144,9 +145,10 @@ def test_a_note_is_visible_where_all_its_messages_are(store: Any) -> None:
     assert store.append(derive(store, every=2)).added == 0
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("shape", ["chain", "fan"])
-def test_a_hundred_thousand_messages_take_seconds(shape: str) -> None:
-    n = 100_000
+def test_no_shape_of_a_long_conversation_takes_more_than_seconds(shape: str, figure: Figure) -> None:
+    n = figure(20_000, 100_000)
     deepest = {"chain": n, "fan": 2}[shape]
     forest = Forest(said(f"m{i}", f"m{min(i - 1, deepest)}" if i else None) for i in range(n))
 

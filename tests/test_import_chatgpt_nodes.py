@@ -11,6 +11,7 @@ import pytest
 from branchmem.events import Message
 from branchmem.importers import Leaf, Report
 from exports import Log, conversation, node, parents
+from figures import Figure
 
 
 def linked(mapping: dict[str, object], export: Any, **rest: object) -> tuple[dict[str, object], Report]:
@@ -191,8 +192,9 @@ def test_lone_surrogates_and_texts_over_the_limit_are_counted(export: Any) -> No
     assert (report.replaced, report.too_long) == (2, 1)
 
 
-def test_a_hundred_thousand_turns_deep(export: Any) -> None:
-    n = 100_000
+@pytest.mark.soak
+def test_a_conversation_of_any_depth(export: Any, figure: Figure) -> None:
+    n = figure(20_000, 100_000)
     mapping = {f"m{i}": node(f"m{i - 1}" if i else None, "turn") for i in range(n)}
     log = Log()
 

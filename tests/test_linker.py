@@ -11,6 +11,7 @@ import pytest
 from branchmem.events import Event, Memory, Message
 from branchmem.importers.records import Leaf, LeafChoice, Record, event_id
 from exports import counted, parents
+from figures import Figure
 from sources import START, any_record, imported, record, version
 
 
@@ -379,9 +380,10 @@ def _parents_first(events: Iterable[Event]) -> None:
             assert place.get(event.parent, -1) < place[event.id]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("shape", ["chain", "chain, children first", "fan", "circle", "one id"])
-def test_a_hundred_thousand_records_take_seconds(shape: str) -> None:
-    n = 100_000
+def test_no_shape_of_a_long_file_takes_more_than_seconds(shape: str, figure: Figure) -> None:
+    n = figure(20_000, 100_000)
     chain = [record(f"m{i}", f"m{i - 1}" if i else None) for i in range(n)]
     file = {
         "chain": chain,

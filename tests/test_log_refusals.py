@@ -246,7 +246,8 @@ def test_without_descriptors_the_limit_is_named_and_none_is_lost(path: Path) -> 
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         before = os.listdir("/proc/self/fd")
         said = []
-        for limit in range(len(before), max(map(int, before)) + 20):
+        first_free = next(number for number in range(len(before) + 1) if str(number) not in before)
+        for limit in range(first_free, max(map(int, before)) + 20):
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
             try:
                 Log.open(path).close()

@@ -181,7 +181,7 @@ def agree(store: bm.Store, chance: Random, anchors: int = 5) -> None:
 
 @pytest.mark.soak
 def test_four_processes_write_and_read_one_store(path: Path, figure: Figure, quote: Quote) -> None:
-    seconds = figure(20, 300)
+    seconds = figure(10, 300)
     context = multiprocessing.get_context("spawn")
     together, answers = context.Barrier(PROCESSES), context.Queue()
     parts = [

@@ -15,7 +15,8 @@ class Able(InMemorySaver):
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         for namespace, saved in self.storage.get(source_thread_id, {}).items():
             self.storage[target_thread_id][namespace].update(saved)
-        for kept in (self.writes, self.blobs):
+        keyed: tuple[dict[Any, Any], ...] = (self.writes, self.blobs)  # keys of two kinds: both begin with the thread
+        for kept in keyed:
             for (thread, *rest), value in list(kept.items()):
                 if thread == source_thread_id:
                     kept[target_thread_id, *rest] = value

@@ -14,7 +14,7 @@ from typing import Any
 
 import branchmem as bm
 import pytest
-from branchmem.adapters.langgraph import BranchStore, branching
+from branchmem.adapters.langgraph import BranchingSaver, BranchStore, branching
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
@@ -25,7 +25,7 @@ from worlds import Flaky, State, World, chat, note, notes, once, ours, thread
 MODES = ("sync", "async", "exit")
 
 
-def steps(*names: str) -> StateGraph:
+def steps(*names: str) -> StateGraph[State, None, State, State]:
     """A graph of nodes in a row, each of which remembers its name, and answers with all that it sees."""
     builder = StateGraph(State)
     above = START
@@ -43,7 +43,7 @@ def steps(*names: str) -> StateGraph:
 
 @pytest.mark.parametrize("kind", ["memory", "async sqlite"])
 @pytest.mark.parametrize("mode", MODES)
-def test_each_step_sees_what_the_steps_before_it_have_put(mode, kind):
+def test_each_step_sees_what_the_steps_before_it_have_put(mode: str, kind: str) -> None:
     with ours(kind) as world:
         graph = world.graph(steps("one", "two", "three"))
         answers = world.invoke(graph, {"said": ["a"]}, thread(), durability=mode)["answers"]
@@ -57,7 +57,7 @@ def test_each_step_sees_what_the_steps_before_it_have_put(mode, kind):
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_each_checkpoint_shows_what_was_known_there(mode):
+def test_each_checkpoint_shows_what_was_known_there(mode: str) -> None:
     with ours() as world:
         graph = world.graph(steps("one", "two"))
         world.invoke(graph, {"said": ["a"]}, thread(), durability=mode)
@@ -67,7 +67,7 @@ def test_each_checkpoint_shows_what_was_known_there(mode):
     assert seen == [[], [], ["a-one"], ["a-one", "a-two"]]
 
 
-def test_a_step_that_begins_before_the_last_is_saved_sees_what_that_has_put():
+def test_a_step_that_begins_before_the_last_is_saved_sees_what_that_has_put() -> None:
     may_save = threading.Event()
 
     def first(state: State) -> dict[str, Any]:
@@ -87,16 +87,15 @@ def test_a_step_that_begins_before_the_last_is_saved_sees_what_that_has_put():
     builder.add_edge("first", "second")
     with bm.open_temporary() as store:
         branches = BranchStore(store)
-        saver = branching(InMemorySaver(), branches)
 
-        class Late(type(saver)):
+        class Late(BranchingSaver):
             """Saves nothing of a step before the second node has run, as behind a slow disk."""
 
             def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
                 assert metadata["step"] < 1 or may_save.wait(20)
                 return super().put(config, checkpoint, metadata, new_versions)
 
-        world = World(branches, Late(saver.saver, branches), None)
+        world = World(branches, Late(InMemorySaver(), branches), None)
         graph = world.graph(builder)
         answers = world.invoke(graph, {"said": ["a"]}, thread(), durability="async")["answers"]
         seen = [world.notes(each.config) for each in reversed(world.history(graph, thread()))]
@@ -111,7 +110,7 @@ def test_a_step_that_begins_before_the_last_is_saved_sees_what_that_has_put():
 
 
 @pytest.mark.parametrize("name", ["crash_and_resume", "parallel_failure", "crash_and_new_input", "edit"])
-def test_scenarios_hold_where_all_is_saved_at_the_end(name, monkeypatch):
+def test_scenarios_hold_where_all_is_saved_at_the_end(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plainly = World.invoke
     monkeypatch.setattr(World, "invoke", lambda *given, **options: plainly(*given, durability="exit", **options))
     with ours() as world:
@@ -120,7 +119,7 @@ def test_scenarios_hold_where_all_is_saved_at_the_end(name, monkeypatch):
     assert seen == expected
 
 
-def test_what_was_done_beside_a_failure_is_dropped_with_its_output_where_the_user_says_something_new():
+def test_what_was_done_beside_a_failure_is_dropped_with_its_output_where_the_user_says_something_new() -> None:
     done: set[str] = set()
 
     def left(state: State) -> dict[str, Any]:
@@ -148,7 +147,7 @@ def test_what_was_done_beside_a_failure_is_dropped_with_its_output_where_the_use
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_an_attempt_that_failed_has_put_is_void_though_the_next_one_puts_nothing(mode):
+def test_what_an_attempt_that_failed_has_put_is_void_though_the_next_one_puts_nothing(mode: str) -> None:
     done: set[str] = set()
 
     def guess() -> dict[str, Any]:
@@ -177,7 +176,7 @@ def test_what_an_attempt_that_failed_has_put_is_void_though_the_next_one_puts_no
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_steps_after_one_that_was_resumed_see_what_was_done_beside_the_failure(mode):
+def test_the_steps_after_one_that_was_resumed_see_what_was_done_beside_the_failure(mode: str) -> None:
     done: set[str] = set()
     beside = threading.Event()
 
@@ -207,7 +206,7 @@ def test_the_steps_after_one_that_was_resumed_see_what_was_done_beside_the_failu
         assert world.notes(world.head(graph, thread())) == ["left"]
 
 
-def test_new_input_drops_what_was_done_beside_a_question_of_a_replay():
+def test_new_input_drops_what_was_done_beside_a_question_of_a_replay() -> None:
     asks: list[str] = []
 
     def right(state: State) -> dict[str, Any]:
@@ -244,7 +243,7 @@ def _killed(folder: str) -> None:
     graph.invoke({"said": ["a"]}, thread(), durability="sync")
 
 
-def _dying(*, die: bool) -> StateGraph:
+def _dying(*, die: bool) -> StateGraph[State, None, State, State]:
     def first(state: State) -> dict[str, Any]:
         note("first")
         return {"answers": ["first"]}
@@ -265,7 +264,7 @@ def _dying(*, die: bool) -> StateGraph:
 
 def test_a_process_that_is_killed_in_a_step_leaves_nothing_that_is_seen_and_loses_nothing_that_was_saved(
     tmp_path: Path,
-):
+) -> None:
     process = multiprocessing.get_context("spawn").Process(target=_killed, args=(str(tmp_path),))
     process.start()
     process.join(60)
@@ -305,7 +304,7 @@ class Full(InMemorySaver):
 
 
 @pytest.mark.parametrize("is_late", [False, True])
-def test_a_checkpoint_that_the_checkpointer_could_not_save_takes_nothing_away(is_late):
+def test_a_checkpoint_that_the_checkpointer_could_not_save_takes_nothing_away(is_late: bool) -> None:
     ran = []
 
     def answer(state: State) -> dict[str, Any]:
@@ -315,16 +314,16 @@ def test_a_checkpoint_that_the_checkpointer_could_not_save_takes_nothing_away(is
 
     with bm.open_temporary() as store:
         branches = BranchStore(store)
-        saver = branching(Full(), branches)
+        full = Full()
 
-        class Late(type(saver)):
+        class Late(BranchingSaver):
             """Hears that the node is done after the checkpoint was to be saved: both run in the background."""
 
             def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
-                assert not ran or not is_late or self.saver.tried.wait(20)
+                assert not ran or not is_late or full.tried.wait(20)
                 super().put_writes(config, writes, task_id, task_path)
 
-        world = World(branches, Late(saver.saver, branches), None)
+        world = World(branches, Late(full, branches), None)
         graph = world.graph(chat(answer))
         with pytest.raises(OSError, match="no space"):
             world.invoke(graph, {"said": ["a"]}, thread(), durability="sync")

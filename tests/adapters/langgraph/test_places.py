@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ import pytest
 from branchmem.adapters.langgraph import BranchStore, branching
 from branchmem.errors.langgraph import NoCheckpoint, UnknownCheckpoint
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_store
@@ -22,11 +24,11 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedStore, ToolNode
 from langgraph.runtime import RunControl, Runtime
 from langgraph.types import Send
-from langmem import create_manage_memory_tool, create_search_memory_tool
-from worlds import NOTES, Flaky, State, chat, echo, note, notes, once, ours, plain, thread
+from langmem import create_manage_memory_tool, create_search_memory_tool  # type: ignore[import-untyped]  # it ships no types
+from worlds import NOTES, Flaky, State, World, chat, echo, got, note, notes, once, ours, plain, thread
 
 
-def test_runtime_get_store_and_send_all_stand_in_the_task():
+def test_runtime_get_store_and_send_all_stand_in_the_task() -> None:
     def planned(state: State) -> list[Send]:
         return [Send("work", {"said": [part]}) for part in "xyz"]
 
@@ -61,7 +63,7 @@ def functional(store: Any, saver: Any, done: set[str], ran: list[str]) -> Any:
     return flow
 
 
-def test_the_functional_api_keeps_what_tasks_that_are_done_have_put():
+def test_the_functional_api_keeps_what_tasks_that_are_done_have_put() -> None:
     ran: list[str] = []
     with ours() as world:
         flow = functional(world.store, world.saver, set(), ran)
@@ -85,7 +87,7 @@ def test_the_functional_api_keeps_what_tasks_that_are_done_have_put():
         ]
 
 
-def remembering_with_langmem(world: Any) -> list[Any]:
+def remembering_with_langmem(world: World) -> Any:
     """Three facts on two branches, by LangMem's tools in a ToolNode; what its search finds on the second branch."""
     tools = [create_manage_memory_tool(("facts",)), create_search_memory_tool(("facts",))]
 
@@ -113,18 +115,18 @@ def remembering_with_langmem(world: Any) -> list[Any]:
     return say("what do you know?", thread())["messages"][-1].content
 
 
-def test_the_tools_of_langmem_work_on_it_and_find_what_the_branch_knows():
+def test_the_tools_of_langmem_work_on_it_and_find_what_the_branch_knows() -> None:
     with ours() as world:
         found = remembering_with_langmem(world)
     assert ("fact one" in found, "fact two" in found, "fact three" in found) == (True, False, True)
 
 
-def test_on_the_plain_store_they_find_the_other_branch():
+def test_on_the_plain_store_they_find_the_other_branch() -> None:
     with plain() as world:
         assert "fact two" in remembering_with_langmem(world)
 
 
-def test_a_tool_that_is_given_the_store():
+def test_a_tool_that_is_given_the_store() -> None:
     @tool
     def keep(text: str, store: Annotated[Any, InjectedStore()]) -> str:
         """Keep a text."""
@@ -142,7 +144,7 @@ def test_a_tool_that_is_given_the_store():
         assert world.notes(world.head(graph, thread())) == ["1a", "1b", "2a", "2b"]
 
 
-def test_two_forks_of_one_checkpoint_in_one_event_loop():
+def test_two_forks_of_one_checkpoint_in_one_event_loop() -> None:
     both = asyncio.Event()
     waiting = 0
 
@@ -169,7 +171,7 @@ def test_two_forks_of_one_checkpoint_in_one_event_loop():
     assert asyncio.run(work()) == ["trunk,x", "trunk,y"]
 
 
-def test_a_control_that_is_used_again_is_another_run():
+def test_a_control_that_is_used_again_is_another_run() -> None:
     control = RunControl()
     with ours() as world:
         graph = world.graph(chat(echo))
@@ -182,7 +184,7 @@ def test_a_control_that_is_used_again_is_another_run():
     assert answers == ["a", "a,b", "a,c"]
 
 
-def test_streams_are_runs():
+def test_streams_are_runs() -> None:
     with ours() as world:
         graph = world.graph(chat(echo))
         streamed = [list(graph.stream({"said": [said]}, thread(), stream_mode="updates"))[-1] for said in "ab"]
@@ -190,7 +192,7 @@ def test_streams_are_runs():
     assert [each["answer"]["answers"] for each in streamed] == [["a"], ["a,b"]]
 
 
-def test_what_is_put_at_a_checkpoint_belongs_to_all_below_it():
+def test_what_is_put_at_a_checkpoint_belongs_to_all_below_it() -> None:
     with ours() as world:
         graph = world.graph(chat(echo))
         world.invoke(graph, {"said": ["a"]}, thread())
@@ -208,7 +210,7 @@ def test_what_is_put_at_a_checkpoint_belongs_to_all_below_it():
         assert world.notes(world.head(graph, thread())) == ["a", "b", "c"]
 
 
-def test_an_item_is_changed_and_deleted_on_one_branch_alone():
+def test_an_item_is_changed_and_deleted_on_one_branch_alone() -> None:
     def answer(state: State) -> dict[str, Any]:
         said = state["said"][-1]
         if said == "forget":
@@ -227,13 +229,13 @@ def test_an_item_is_changed_and_deleted_on_one_branch_alone():
             with world.store.at(world.head(graph, thread())):
                 seen[said] = [item.value["text"] for item in world.store.search(("facts",))]
         with world.store.at(trunk):
-            kept = world.store.get(("facts",), "home").value
+            kept = got(world.store, ("facts",), "home").value
 
     assert seen == {"Hangzhou": ["Hangzhou"], "forget": [], "Yibin": ["Yibin"]}
     assert kept == {"text": "Chengdu"}
 
 
-def test_what_is_shared_crosses_threads_and_branches_at_once():
+def test_what_is_shared_crosses_threads_and_branches_at_once() -> None:
     def answer(state: State) -> dict[str, Any]:
         get_store().put(("profile", "ann"), "name", {"text": state["said"][-1]})
         note(state["said"][-1])
@@ -245,7 +247,7 @@ def test_what_is_shared_crosses_threads_and_branches_at_once():
         answers = [world.invoke(graph, {"said": [name]}, thread(name))["answers"][-1] for name in ("Ann", "Anna")]
 
         assert answers == ["Ann,Ann", "Anna,Anna"]
-        assert world.store.get(("profile", "ann"), "name").value == {"text": "Anna"}
+        assert got(world.store, ("profile", "ann"), "name").value == {"text": "Anna"}
         assert world.store.list_namespaces(prefix=("profile",)) == [("profile", "ann")]
         assert world.notes(world.head(graph, thread("Ann"))) == ["Ann"]
 
@@ -261,13 +263,13 @@ def test_what_is_shared_crosses_threads_and_branches_at_once():
         lambda store: asyncio.run(store.aput(NOTES, "k", {"text": "x"})),
     ],
 )
-def test_a_call_that_stands_nowhere_is_refused_and_told_the_way_out(call):
+def test_a_call_that_stands_nowhere_is_refused_and_told_the_way_out(call: Callable[[BranchStore], Any]) -> None:
     with ours(shared=[("profile",)]) as world, pytest.raises(NoCheckpoint, match=r"store\.at\(.*shared=\["):
         call(world.store)
 
 
 @pytest.mark.parametrize("saver", [None, InMemorySaver(), "of another store"])
-def test_a_graph_without_a_checkpointer_of_this_store_is_refused(saver):
+def test_a_graph_without_a_checkpointer_of_this_store_is_refused(saver: Any) -> None:
     with bm.open_temporary() as store, bm.open_temporary() as other:
         if saver == "of another store":
             saver = branching(InMemorySaver(), BranchStore(other))
@@ -277,7 +279,7 @@ def test_a_graph_without_a_checkpointer_of_this_store_is_refused(saver):
         assert len(store.log) == 0
 
 
-def test_a_thread_of_a_task_is_refused_unless_it_is_given_the_context():
+def test_a_thread_of_a_task_is_refused_unless_it_is_given_the_context() -> None:
     def answer(state: State) -> dict[str, Any]:
         refused: list[str] = []
 
@@ -303,7 +305,7 @@ def test_a_thread_of_a_task_is_refused_unless_it_is_given_the_context():
         assert world.notes(world.head(graph, thread())) == ["True"]
 
 
-def test_a_graph_that_a_node_runs_on_a_thread_of_its_own_remembers_there():
+def test_a_graph_that_a_node_runs_on_a_thread_of_its_own_remembers_there() -> None:
     with ours() as world:
         inner = world.graph(chat(echo))
 
@@ -318,7 +320,7 @@ def test_a_graph_that_a_node_runs_on_a_thread_of_its_own_remembers_there():
     assert answers == ["inner a | outer a", "inner a,inner b | outer a,outer b"]
 
 
-def test_what_a_node_has_put_that_failed_for_good_is_not_remembered():
+def test_what_a_node_has_put_that_failed_for_good_is_not_remembered() -> None:
     def failing(state: State) -> dict[str, Any]:
         note("failed")
         raise Flaky("for good")
@@ -338,12 +340,16 @@ def test_what_a_node_has_put_that_failed_for_good_is_not_remembered():
         assert world.notes(world.head(graph, thread())) == ["rescued"]
 
 
-def test_what_is_learnt_late_lands_on_the_branch_that_it_came_from():
-    late: list[Any] = []
+def test_what_is_learnt_late_lands_on_the_branch_that_it_came_from() -> None:
+    late: list[Callable[[], list[str]]] = []
+
+    def learn(text: str) -> list[str]:
+        note(text)
+        return notes()
 
     def answer(state: State) -> dict[str, Any]:
         note(state["said"][-1])
-        late.append(partial(contextvars.copy_context().run, lambda: (note(f"late {state['said'][-1]}"), notes())[1]))
+        late.append(partial(contextvars.copy_context().run, learn, f"late {state['said'][-1]}"))
         return {"answers": [",".join(notes())]}
 
     with ours() as world:
@@ -361,9 +367,9 @@ def test_what_is_learnt_late_lands_on_the_branch_that_it_came_from():
         assert world.invoke(graph, {"said": ["z"]}, heads["x"])["answers"][-1] == "late x,trunk,x,z"
 
 
-def test_a_checkpoint_that_the_store_does_not_know_is_refused():
+def test_a_checkpoint_that_the_store_does_not_know_is_refused() -> None:
     with ours() as world:
-        unknown = {"configurable": {"thread_id": "t", "checkpoint_id": "1f0"}}
+        unknown: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_id": "1f0"}}
         with pytest.raises(UnknownCheckpoint) as refused, world.store.at(unknown):
             pass
         assert (refused.value.thread, refused.value.checkpoint) == ("t", "1f0")
@@ -371,8 +377,8 @@ def test_a_checkpoint_that_the_store_does_not_know_is_refused():
             world.store.get(NOTES, "k")
 
 
-def test_each_owner_of_a_pool_has_a_store_of_his_own(tmp_path: Path):
-    def of(owner: str) -> dict[str, Any]:
+def test_each_owner_of_a_pool_has_a_store_of_his_own(tmp_path: Path) -> None:
+    def of(owner: str) -> RunnableConfig:
         return {"configurable": {"thread_id": f"of {owner}", "user_id": owner}}
 
     with bm.Pool(tmp_path, max_open=1) as pool:
@@ -398,10 +404,10 @@ def test_each_owner_of_a_pool_has_a_store_of_his_own(tmp_path: Path):
         assert sorted(pool.owners()) == ["ann", "bob"]
 
 
-def test_a_pool_needs_owners_and_a_store_has_one(tmp_path: Path):
+def test_a_pool_needs_owners_and_a_store_has_one(tmp_path: Path) -> None:
     with bm.Pool(tmp_path) as pool, pytest.raises(TypeError, match="owner="):
         BranchStore(pool)
     with bm.open_temporary() as store, pytest.raises(TypeError, match="owner="):
         BranchStore(store, owner=lambda config: "ann")
     with bm.open_temporary() as store, pytest.raises(TypeError, match="shared"):
-        BranchStore(store, shared=["profile"])  # type: ignore[list-item]
+        BranchStore(store, shared=["profile"])

@@ -49,7 +49,7 @@ def graph_of(world: World, plan: dict[str, str]) -> Any:
 
 @pytest.mark.parametrize("mode", ["sync", "async", "exit"])
 @pytest.mark.parametrize("seed", range(4))
-def test_each_head_knows_what_its_path_has_learnt(seed, mode):
+def test_each_head_knows_what_its_path_has_learnt(seed: int, mode: str) -> None:
     dice = random.Random(seed)
     plan: dict[str, str] = {}
     with ours(SAVERS[seed % 3]) as world:

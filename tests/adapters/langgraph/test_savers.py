@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -17,7 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph.state import CompiledStateGraph
-from worlds import NOTES, World, chat, echo, ours, thread
+from worlds import NOTES, Ours, State, World, chat, echo, got, ours, thread
 
 
 async def in_memory(branches: BranchStore) -> AsyncIterator[Any]:
@@ -43,7 +43,7 @@ async def in_sqlite_by_a_loop(branches: BranchStore) -> AsyncIterator[Any]:
     ("make", "count"),
     [(in_memory, 58), (able, 81), (in_sqlite, 58), (in_sqlite_by_a_loop, 58)],
 )
-def test_wrapped_checkpointers_conform(make, count):
+def test_wrapped_checkpointers_conform(make: Callable[[BranchStore], AsyncIterator[Any]], count: int) -> None:
     @checkpointer_test(name=make.__name__)
     async def wrapped() -> AsyncIterator[Any]:
         with bm.open_temporary() as store:
@@ -56,7 +56,7 @@ def test_wrapped_checkpointers_conform(make, count):
     assert report.passed_all_base()
 
 
-def test_it_can_what_the_checkpointer_can_and_no_more():
+def test_it_can_what_the_checkpointer_can_and_no_more() -> None:
     with bm.open_temporary() as store:
         plain, able = (branching(saver, BranchStore(store)) for saver in (InMemorySaver(), Able()))
 
@@ -67,7 +67,9 @@ def test_it_can_what_the_checkpointer_can_and_no_more():
         assert plain.serde is plain.saver.serde
 
 
-def talked(world: World, *turns: str, name: str = "t") -> tuple[CompiledStateGraph, list[Any]]:
+def talked(
+    world: World, *turns: str, name: str = "t"
+) -> tuple[CompiledStateGraph[State, None, State, State], list[Any]]:
     """A graph after some turns, and the checkpoint after each."""
     graph = world.graph(chat(echo))
     heads = []
@@ -78,19 +80,19 @@ def talked(world: World, *turns: str, name: str = "t") -> tuple[CompiledStateGra
 
 
 @pytest.fixture
-def world() -> Any:
+def world() -> Iterator[Ours]:
     """A world whose checkpointer can do everything."""
     with bm.open_temporary() as store:
         branches = BranchStore(store, shared=[("profile",)])
-        yield World(branches, branching(Able(), branches), None)
+        yield Ours(branches, branching(Able(), branches), None)
 
 
-def opened(world: World) -> bm.Store:
-    with world.store.opened({"configurable": {}}) as store:  # type: ignore[attr-defined]
+def opened(world: Ours) -> bm.Store:
+    with world.store.opened({"configurable": {}}) as store:
         return store
 
 
-def test_a_thread_that_is_deleted_takes_its_memories_with_it_for_good(world):
+def test_a_thread_that_is_deleted_takes_its_memories_with_it_for_good(world: Ours) -> None:
     talked(world, "secret one", "secret two")
     _, (kept,) = talked(world, "other", name="other")
     world.store.put(("profile",), "name", {"text": "Ann"})
@@ -99,13 +101,13 @@ def test_a_thread_that_is_deleted_takes_its_memories_with_it_for_good(world):
 
     assert not list(opened(world).log.find("secret"))
     assert world.notes(kept) == ["other"]
-    assert world.store.get(("profile",), "name").value == {"text": "Ann"}
+    assert got(world.store, ("profile",), "name").value == {"text": "Ann"}
     assert list(opened(world).refs) == ["langgraph/other"]
     _, (again,) = talked(world, "anew")
     assert world.notes(again) == ["anew"]
 
 
-def test_a_copy_of_a_thread_has_its_memories_and_goes_its_own_way(world):
+def test_a_copy_of_a_thread_has_its_memories_and_goes_its_own_way(world: Ours) -> None:
     graph, (_, second) = talked(world, "one", "two")
     with world.store.at(second):
         (item,) = [item for item in world.store.search(NOTES) if item.value["text"] == "one"]
@@ -122,7 +124,7 @@ def test_a_copy_of_a_thread_has_its_memories_and_goes_its_own_way(world):
     assert world.notes(copied) == ["two"]
 
 
-def test_pruning_keeps_what_the_last_checkpoint_shows_and_erases_the_rest(world):
+def test_pruning_keeps_what_the_last_checkpoint_shows_and_erases_the_rest(world: Ours) -> None:
     graph, (first, second) = talked(world, "one", "two")
     world.invoke(graph, {"said": ["rejected"]}, first)
     world.invoke(graph, {"said": ["three"]}, second)
@@ -139,7 +141,7 @@ def test_pruning_keeps_what_the_last_checkpoint_shows_and_erases_the_rest(world)
     assert not [event for text in ("one", "four") for event in opened(world).log.find(f'"{text}"')]
 
 
-def test_what_runs_remembered_goes_with_them(world):
+def test_what_runs_remembered_goes_with_them(world: Ours) -> None:
     graph = world.graph(chat(echo))
     runs = {said: str(uuid4()) for said in ("one", "two")}
     for said, run in runs.items():
@@ -152,7 +154,7 @@ def test_what_runs_remembered_goes_with_them(world):
     assert world.notes(head) == ["two"]
 
 
-def test_the_asynchronous_side_does_the_same(world):
+def test_the_asynchronous_side_does_the_same(world: Ours) -> None:
     graph, (_, second) = talked(world, "one", "two")
 
     async def work() -> None:
@@ -166,7 +168,7 @@ def test_the_asynchronous_side_does_the_same(world):
     assert world.notes(second) == []
 
 
-def test_a_thread_that_was_there_before_is_learnt_with_all_its_checkpoints():
+def test_a_thread_that_was_there_before_is_learnt_with_all_its_checkpoints() -> None:
     saver = InMemorySaver()
     before = chat(lambda state: {"answers": ["yes"]}).compile(checkpointer=saver)
     for said in ("one", "two"):
@@ -189,7 +191,7 @@ def test_a_thread_that_was_there_before_is_learnt_with_all_its_checkpoints():
         assert len(store.tree.roots()) == 1
 
 
-def test_a_thread_is_a_tree_with_a_ref_at_its_latest_checkpoint():
+def test_a_thread_is_a_tree_with_a_ref_at_its_latest_checkpoint() -> None:
     with bm.open_temporary() as store, ours(store=store) as world:
         graph, (first, _) = talked(world, "one", "two")
         texts = [memory.text for memory in store.at_ref("langgraph/t").memories()]

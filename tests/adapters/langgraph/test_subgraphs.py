@@ -7,16 +7,16 @@ from typing import Any
 
 import branchmem as bm
 import pytest
-from branchmem.adapters.langgraph import BranchStore
+from branchmem.adapters.langgraph import BranchingSaver, BranchStore
 from langgraph.config import get_store
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, RetryPolicy, interrupt
-from worlds import NOTES, SAVERS, Flaky, State, note, notes, once, ours, thread
+from worlds import NOTES, SAVERS, Flaky, Node, State, note, notes, once, ours, thread
 
 MODES = ("sync", "async", "exit")
 
 
-def remembering(name: str) -> Any:
+def remembering(name: str) -> Node:
     """A node that remembers its name and what was said, and answers with all that it sees."""
 
     def node(state: State) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def remembering(name: str) -> Any:
     return node
 
 
-def row(**nodes: Any) -> StateGraph:
+def row(**nodes: Any) -> StateGraph[State, None, State, State]:
     """Nodes, one after the other."""
     builder = StateGraph(State)
     above = START
@@ -39,7 +39,7 @@ def row(**nodes: Any) -> StateGraph:
 
 @pytest.mark.parametrize("kind", SAVERS)
 @pytest.mark.parametrize("mode", MODES)
-def test_what_a_subgraph_remembers_is_on_the_branch_of_its_step(mode, kind):
+def test_what_a_subgraph_remembers_is_on_the_branch_of_its_step(mode: str, kind: str) -> None:
     inner = row(one=remembering("one"), two=remembering("two")).compile()
     with ours(kind) as world:
         graph = world.graph(row(inner=inner, after=remembering("after")))
@@ -56,7 +56,7 @@ def test_what_a_subgraph_remembers_is_on_the_branch_of_its_step(mode, kind):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_subgraphs_side_by_side_and_within_each_other(mode):
+def test_subgraphs_side_by_side_and_within_each_other(mode: str) -> None:
     deep = row(deepest=remembering("deepest"), deeper=remembering("deeper")).compile()
     left = row(deep=deep, left=remembering("left")).compile()
     right = row(right=remembering("right")).compile()
@@ -71,7 +71,7 @@ def test_subgraphs_side_by_side_and_within_each_other(mode):
         assert world.notes(world.head(graph, thread())) == ["a-deeper", "a-deepest", "a-left", "a-right"]
 
 
-def test_a_subgraph_that_is_called_twice_in_one_node():
+def test_a_subgraph_that_is_called_twice_in_one_node() -> None:
     inner = row(one=remembering("one")).compile()
 
     def node(state: State) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def test_a_subgraph_that_is_called_twice_in_one_node():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_subgraph_that_keeps_its_state_from_turn_to_turn(mode):
+def test_a_subgraph_that_keeps_its_state_from_turn_to_turn(mode: str) -> None:
     inner = row(one=remembering("one"), two=remembering("two")).compile(checkpointer=True)
     with ours() as world:
         graph = world.graph(row(inner=inner))
@@ -104,11 +104,11 @@ def test_a_subgraph_that_keeps_its_state_from_turn_to_turn(mode):
 
 
 @pytest.mark.parametrize("inherits", [None, True])
-def test_a_subgraph_that_fails_in_its_second_node_loses_nothing_of_the_first(inherits):
+def test_a_subgraph_that_fails_in_its_second_node_loses_nothing_of_the_first(inherits: bool | None) -> None:
     done: set[str] = set()
     ran: list[str] = []
 
-    def one(state: State) -> dict[str, Any]:
+    def one(state: State) -> Any:
         ran.append("one")
         return remembering("one")(state)
 
@@ -130,11 +130,11 @@ def test_a_subgraph_that_fails_in_its_second_node_loses_nothing_of_the_first(inh
         assert world.notes(world.head(graph, thread())) == ["a-before", "a-one", "a-three", "two"]
 
 
-def test_a_subgraph_that_is_done_beside_a_node_that_fails():
+def test_a_subgraph_that_is_done_beside_a_node_that_fails() -> None:
     done: set[str] = set()
     ran: list[str] = []
 
-    def one(state: State) -> dict[str, Any]:
+    def one(state: State) -> Any:
         ran.append("one")
         return remembering("one")(state)
 
@@ -158,7 +158,7 @@ def test_a_subgraph_that_is_done_beside_a_node_that_fails():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_node_with_a_subgraph_that_is_tried_again_goes_on_in_it(mode):
+def test_a_node_with_a_subgraph_that_is_tried_again_goes_on_in_it(mode: str) -> None:
     done: set[str] = set()
 
     def two(state: State) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def test_a_node_with_a_subgraph_that_is_tried_again_goes_on_in_it(mode):
         assert world.notes(world.head(graph, thread())) == ["a-one", "two"]
 
 
-def test_a_question_within_a_subgraph():
+def test_a_question_within_a_subgraph() -> None:
     def two(state: State) -> dict[str, Any]:
         note("asked")
         note(interrupt("may I?"))
@@ -194,7 +194,7 @@ def test_a_question_within_a_subgraph():
         assert world.notes(world.head(graph, thread())) == ["a-one", "asked", "yes"]
 
 
-def test_a_checkpoint_within_a_subgraph_shows_what_was_known_there():
+def test_a_checkpoint_within_a_subgraph_shows_what_was_known_there() -> None:
     def two(state: State) -> dict[str, Any]:
         note("two")
         interrupt("may I?")
@@ -210,10 +210,10 @@ def test_a_checkpoint_within_a_subgraph_shows_what_was_known_there():
         assert world.notes(within) == ["a-before", "a-one"]
 
 
-def test_going_back_into_a_subgraph_keeps_what_its_earlier_nodes_remembered():
+def test_going_back_into_a_subgraph_keeps_what_its_earlier_nodes_remembered() -> None:
     ran: list[str] = []
 
-    def one(state: State) -> dict[str, Any]:
+    def one(state: State) -> Any:
         ran.append("one")
         return remembering("one")(state)
 
@@ -237,7 +237,7 @@ def test_going_back_into_a_subgraph_keeps_what_its_earlier_nodes_remembered():
         assert world.notes(world.head(graph, thread())) == ["a-one", f"two-{len(ran)}"]
 
 
-def test_an_item_that_a_subgraph_changes_and_deletes():
+def test_an_item_that_a_subgraph_changes_and_deletes() -> None:
     def one(state: State) -> dict[str, Any]:
         get_store().put(("facts",), "home", {"text": state["said"][-1]})
         get_store().put(("facts",), "pet", {"text": "cat"})
@@ -259,7 +259,7 @@ def test_an_item_that_a_subgraph_changes_and_deletes():
     assert [(item.key, item.value) for item in items] == [("home", {"text": "b!"})]
 
 
-def test_what_a_subgraph_deletes_stays_on_other_branches_and_threads():
+def test_what_a_subgraph_deletes_stays_on_other_branches_and_threads() -> None:
     def one(state: State) -> dict[str, Any]:
         if state["said"][-1] == "forget":
             get_store().delete(NOTES, "kept")
@@ -281,7 +281,7 @@ def test_what_a_subgraph_deletes_stays_on_other_branches_and_threads():
             assert world.notes(trunk) == ["kept"], mode
 
 
-def test_a_subgraph_that_keeps_its_state_and_is_given_new_input_brings_nothing_from_another_branch():
+def test_a_subgraph_that_keeps_its_state_and_is_given_new_input_brings_nothing_from_another_branch() -> None:
     inner = row(one=remembering("one")).compile(checkpointer=True)
 
     def calling(state: State) -> dict[str, Any]:
@@ -299,7 +299,7 @@ def test_a_subgraph_that_keeps_its_state_and_is_given_new_input_brings_nothing_f
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_subgraph_that_keeps_its_state_begins_in_a_replay_and_is_done_beside_a_question(mode):
+def test_a_subgraph_that_keeps_its_state_begins_in_a_replay_and_is_done_beside_a_question(mode: str) -> None:
     asks: list[str] = []
 
     def other(state: State) -> dict[str, Any]:
@@ -323,7 +323,7 @@ def test_a_subgraph_that_keeps_its_state_begins_in_a_replay_and_is_done_beside_a
         assert world.notes(world.head(graph, thread())) == ["a-one"]
 
 
-def test_a_subgraph_that_goes_on_after_its_step_has_failed_keeps_what_it_saves():
+def test_a_subgraph_that_goes_on_after_its_step_has_failed_keeps_what_it_saves() -> None:
     has_put, may_go_on = threading.Event(), threading.Event()
     done: set[str] = set()
 
@@ -343,9 +343,8 @@ def test_a_subgraph_that_goes_on_after_its_step_has_failed_keeps_what_it_saves()
         builder.add_node(name, node)
         builder.add_edge(START, name)
     with ours() as world:
-        saver = world.saver
 
-        class Telling(type(saver)):
+        class Telling(BranchingSaver):
             """Lets the subgraph go on once its step is known to have failed."""
 
             def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
@@ -353,7 +352,7 @@ def test_a_subgraph_that_goes_on_after_its_step_has_failed_keeps_what_it_saves()
                 if any(channel == "__error__" for channel, _ in writes):
                     may_go_on.set()
 
-        world.saver = Telling(saver.saver, world.store)
+        world.saver = Telling(world.saver.saver, world.store)
         graph = world.graph(builder)
         with pytest.raises(Flaky):
             world.invoke(graph, {"said": ["a"]}, thread())

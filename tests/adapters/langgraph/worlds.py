@@ -8,20 +8,21 @@ from __future__ import annotations
 import asyncio
 import operator
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Protocol, TypedDict
 from uuid import uuid4
 
 import branchmem as bm
-from branchmem.adapters.langgraph import BranchStore, branching
+from branchmem.adapters.langgraph import BranchingSaver, BranchStore, branching
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.config import get_store
 from langgraph.graph import START, StateGraph
-from langgraph.store.base import BaseStore
+from langgraph.store.base import BaseStore, Item
 from langgraph.store.memory import InMemoryStore
 
 NOTES = ("notes",)
@@ -31,6 +32,12 @@ SAVERS = ("memory", "sqlite", "async sqlite")
 class State(TypedDict, total=False):
     said: Annotated[list[str], operator.add]
     answers: Annotated[list[str], operator.add]
+
+
+class Node(Protocol):
+    """A node by the name that LangGraph gives to its argument: it answers with what it writes, or is to be awaited."""
+
+    def __call__(self, state: State) -> Any: ...
 
 
 def note(text: str) -> None:
@@ -43,6 +50,13 @@ def notes() -> list[str]:
     return sorted(item.value["text"] for item in get_store().search(NOTES, limit=100))
 
 
+def got(store: BaseStore, namespace: tuple[str, ...], key: str, **options: Any) -> Item:
+    """An item that must be there."""
+    item = store.get(namespace, key, **options)
+    assert item is not None
+    return item
+
+
 class World:
     """A store, a checkpointer, and a way to run graphs over both, with or without an event loop."""
 
@@ -53,7 +67,7 @@ class World:
         self.saver = saver
         self._loop = loop
 
-    def graph(self, builder: StateGraph) -> Any:
+    def graph(self, builder: StateGraph[Any, Any, Any, Any]) -> Any:
         return builder.compile(checkpointer=self.saver, store=self.store)
 
     def invoke(self, graph: Any, given: Any, config: Any, **options: Any) -> Any:
@@ -91,6 +105,16 @@ class World:
             return sorted(item.value["text"] for item in self.store.search(NOTES, limit=100))
 
 
+class Ours(World):
+    """A world of our store and a wrapped checkpointer."""
+
+    store: BranchStore
+    saver: BranchingSaver
+
+    def __init__(self, store: BranchStore, saver: BranchingSaver, loop: asyncio.AbstractEventLoop | None) -> None:
+        super().__init__(store, saver, loop)
+
+
 @contextmanager
 def plain() -> Iterator[World]:
     """LangGraph as it is."""
@@ -98,11 +122,11 @@ def plain() -> Iterator[World]:
 
 
 @contextmanager
-def ours(kind: str = "memory", store: bm.Store | None = None, **options: Any) -> Iterator[World]:
+def ours(kind: str = "memory", store: bm.Store | None = None, **options: Any) -> Iterator[Ours]:
     """Our store and a wrapped checkpointer of some kind."""
     with bm.open_temporary() as fresh, checkpointer(kind) as (saver, loop):
         branches = BranchStore(store or fresh, **options)
-        yield World(branches, branching(saver, branches), loop)
+        yield Ours(branches, branching(saver, branches), loop)
 
 
 @contextmanager
@@ -122,11 +146,11 @@ def checkpointer(kind: str) -> Iterator[tuple[BaseCheckpointSaver[Any], asyncio.
         loop.close()
 
 
-def thread(name: str = "t") -> dict[str, Any]:
+def thread(name: str = "t") -> RunnableConfig:
     return {"configurable": {"thread_id": name}}
 
 
-def chat(answer: Callable[[State], dict[str, Any]]) -> StateGraph:
+def chat(answer: Node) -> StateGraph[State, None, State, State]:
     """A graph with one node."""
     builder = StateGraph(State)
     builder.add_node("answer", answer)
