@@ -49,3 +49,19 @@ class UnfitItem(Error, TypeError):
             f"the value of item {short(self.key)} of {short(self.namespace)} is not JSON, {self.why}: "
             "put a dictionary of strings, numbers, lists and dictionaries"
         )
+
+
+class InvalidTTL(Error, ValueError):
+    """A time to live that is no number; `ttl` is what was given for the item `key` of `namespace`."""
+
+    def __init__(self, namespace: tuple[str, ...], key: str, ttl: object) -> None:
+        super().__init__(namespace, key, ttl)
+        self.namespace = namespace
+        self.key = key
+        self.ttl = ttl
+
+    def explanation(self) -> str:
+        return (
+            f"item {short(self.key)} of {short(self.namespace)} cannot live {short(self.ttl)} minutes: "
+            "give a number, or None for ever"
+        )

@@ -19,7 +19,7 @@ class Able(InMemorySaver):
         for kept in keyed:
             for (thread, *rest), value in list(kept.items()):
                 if thread == source_thread_id:
-                    kept[target_thread_id, *rest] = value
+                    kept[target_thread_id, *rest] = dict(value) if isinstance(value, dict) else value
 
     def prune(self, thread_ids: Any, *, strategy: str = "keep_latest") -> None:
         for thread in thread_ids:

@@ -64,7 +64,19 @@ class Saved:
 
 def is_known(store: Store, thread: str, checkpoint: str) -> bool:
     """Whether the store has the message of a checkpoint, attached."""
-    return _depth(store, checkpoint_message(thread, checkpoint)) is not None
+    return is_attached(store, checkpoint_message(thread, checkpoint))
+
+
+def is_attached(store: Store, message: str) -> bool:
+    """Whether the store has a message, and knows where it stands.
+
+    It does not where the checkpoint above one of a subgraph is in flight, or is never saved (durability "exit"); a
+    retraction that stood there would be in effect everywhere.
+    """
+    try:
+        return store.tree.depth(message) is not None
+    except UnknownEvent:
+        return False
 
 
 def anchor_of(store: Store, place: Place) -> str:
@@ -128,9 +140,7 @@ def save(
             if not resumes:
                 taken = [row for row in taken if row.run == run.token]
             found = _taken(store, writer, saved, taken, run) + _brought(store, writer, saved, run, levels)
-            if not _will_be_attached(
-                store, saved, root
-            ):  # a retraction of which nobody knows where it stands: everywhere
+            if not _will_be_attached(store, saved, root):
                 found = [event for event in found if not isinstance(event, Retraction)]
             events += found
         if not saved.namespace:
@@ -294,12 +304,9 @@ def _parent_of(store: Store, saved: Saved, root: str) -> str:
 
 
 def _will_be_attached(store: Store, saved: Saved, root: str) -> bool:
-    """Whether the message of a checkpoint is attached once it is appended.
-
-    That of a subgraph may stand below one that is in flight, or is never saved (durability "exit").
-    """
+    """Whether the message of a checkpoint is attached once it is appended."""
     above = _parent_of(store, saved, root) if saved.namespace else root
-    return above == root or _depth(store, above) is not None
+    return above == root or is_attached(store, above)
 
 
 def _nearest(store: Store, saved: Saved, run: Run) -> str | None:
@@ -332,15 +339,13 @@ def _head(reader: Reader, ref: str) -> str | None:
         return None
 
 
-def _depth(store: Store, message: str) -> int | None:
-    try:
-        return store.tree.depth(message)
-    except UnknownEvent:
-        return None
-
-
 def row_of(item: str, text: str | None, meta: dict[str, Any], created: datetime, place: Place | None) -> Row:
-    """The row of an item that is put, or (None) deleted: by a task, or, without a place, by nobody's."""
+    """The row of an item that is put, or (None) deleted: by a task, or, without a place, by nobody's.
+
+    Raises: InvalidEvent where no memory could hold it.
+    """
+    if text is not None:
+        Memory(ITEM, text, kind=ITEM, key=item, created=created, meta=meta)
     return Row(
         id=new_id(),
         run="" if place is None else place.run.token,

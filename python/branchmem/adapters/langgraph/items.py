@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from branchmem import Memory
 from branchmem.adapters.langgraph.pending import Row
-from branchmem.errors.langgraph import UnfitItem
+from branchmem.errors.langgraph import InvalidTTL, UnfitItem
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 Namespace = tuple[str, ...]
+
+#: What lives longer lives for ever: a thousand years, in minutes.
+_FOR_EVER: Final = 1000 * 365 * 24 * 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +71,13 @@ def from_row(row: Row, before: Found | None) -> Found:
 def meta_of(
     namespace: Namespace, key: str, created: datetime, ttl: float | None, vectors: Sequence[Sequence[float]]
 ) -> dict[str, Any]:
-    """The meta of an item that is put; `ttl` in minutes."""
+    """The meta of an item that is put; `ttl` in minutes.  Raises: InvalidTTL."""
     import numpy as np
 
     meta: dict[str, Any] = {"namespace": list(namespace), "key": key, "created": created.isoformat()}
-    if ttl is not None:
-        meta["ttl"] = float(ttl)
+    minutes = None if ttl is None else _minutes(namespace, key, ttl)
+    if minutes is not None:
+        meta["ttl"] = minutes
     if vectors:
         meta["vectors"] = [base64.b64encode(np.asarray(row, "<f4").tobytes()).decode() for row in vectors]
     return meta
@@ -86,6 +91,16 @@ def text_of(namespace: Namespace, key: str, value: Mapping[str, Any]) -> str:
         return json.dumps(dict(value), ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise UnfitItem(namespace, key, str(error)) from None
+
+
+def _minutes(namespace: Namespace, key: str, ttl: object) -> float | None:
+    try:
+        minutes = float(ttl)  # type: ignore[arg-type]  # what is no number is refused
+    except (TypeError, ValueError):
+        raise InvalidTTL(namespace, key, ttl) from None
+    if math.isnan(minutes):
+        raise InvalidTTL(namespace, key, ttl)
+    return None if minutes > _FOR_EVER else max(minutes, 0.0)
 
 
 def _found(meta: Mapping[str, Any], text: str, updated: datetime, memory: str | None) -> Found:

@@ -186,7 +186,7 @@ def finish(store: Store, run: Run, thread: str, namespace: str, base: str, task:
         own = [row for row in rows if row.run == run.token]
         if not is_done:
             return [row for row in own if not row.taken and not row.within(namespace)]
-        own = [row for row in own if not is_void(store, row, run)]
+        own = [row for row in own if not is_void(store, row, run, namespace)]
         kept = [row for row in rows if is_kept(store, row, namespace, list(run.tips.values()))]
         return [row for row in {row.id: row for row in own + kept}.values() if namespace not in row.done]
 

@@ -7,7 +7,7 @@ checkpoint and takes what is pending; where the checkpointer then fails, nothing
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -170,15 +170,15 @@ class BranchingSaver(BaseCheckpointSaver[Any]):
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread, and erase what was remembered in it."""
-        owner = owner_of_thread(self.saver.get_tuple(at_thread(thread_id))) if self.has_owners else None
+        owners = self.owners(thread_id)
         self.saver.delete_thread(thread_id)
-        self.mirror(owner, partial(threads.delete, thread=str(thread_id)))
+        self.mirror(owners, partial(threads.delete, thread=str(thread_id)))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """As `delete_thread`."""
-        owner = owner_of_thread(await self.saver.aget_tuple(at_thread(thread_id))) if self.has_owners else None
+        owners = await self.aowners(thread_id)
         await self.saver.adelete_thread(thread_id)
-        await settled(partial(self.mirror, owner, partial(threads.delete, thread=str(thread_id))))
+        await settled(partial(self.mirror, owners, partial(threads.delete, thread=str(thread_id))))
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -324,17 +324,27 @@ class BranchingSaver(BaseCheckpointSaver[Any]):
         owner = self.branch_store.owner_of(config) if self.has_owners else None
         return metadata if owner is None else {**metadata, _OWNER: owner}  # type: ignore[typeddict-unknown-key]
 
-    def mirror(self, owner: str | None, work: Any) -> None:
-        """Do in the store what was done to the checkpoints; nothing where nobody knows whose they were."""
-        if self.has_owners and owner is None:
-            return
-        with self.branch_store.opened_of(owner) as store:
-            work(store)
+    def owners(self, thread_id: str) -> Sequence[str | None]:
+        """Whose a thread is, by all of its checkpoints: several, where it was handed on."""
+        return owners_of(self.saver.list(at_thread(thread_id))) if self.has_owners else [None]
+
+    async def aowners(self, thread_id: str) -> Sequence[str | None]:
+        """As `owners`."""
+        if not self.has_owners:
+            return [None]
+        return owners_of([found async for found in self.saver.alist(at_thread(thread_id))])
+
+    def mirror(self, owners: Iterable[str | None], work: Any) -> None:
+        """Do in the stores what was done to the checkpoints; nothing where nobody knows whose they were."""
+        for owner in owners:
+            with self.branch_store.opened_of(owner) as store:
+                work(store)
 
 
-def owner_of_thread(found: CheckpointTuple | None) -> str | None:
-    """Whose a thread is, by one of its checkpoints; None where that does not say."""
-    return None if found is None else found.metadata.get(_OWNER)  # type: ignore[return-value]
+def owners_of(found: Iterable[CheckpointTuple]) -> list[str | None]:
+    """Whose checkpoints are, as far as they say; each once."""
+    named = (each.metadata.get(_OWNER) for each in found)
+    return list(dict.fromkeys(str(owner) for owner in named if owner is not None))
 
 
 class _Lacking:

@@ -47,6 +47,7 @@ from branchmem.adapters.langgraph.places import (
 )
 from branchmem.adapters.langgraph.seeing import Seen, items_of
 from branchmem.canonical import now
+from branchmem.errors import InvalidOwner
 from branchmem.errors.langgraph import NoCheckpoint, UnknownCheckpoint
 from branchmem.session.settled import settled
 
@@ -122,7 +123,9 @@ class BranchStore(BaseStore):
     def opened_of(self, owner: str | None) -> Iterator[Store]:
         """The store of an owner, open for a while; None where the store has one alone."""
         if isinstance(self._store, Pool):
-            with self._store.open(str(owner)) as store:
+            if owner is None:
+                raise InvalidOwner(owner, "owner= must name whose a run is, by what its configuration says")
+            with self._store.open(owner) as store:
                 yield store
         else:
             yield self._store

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from branchmem import Memory
-from branchmem.adapters.langgraph.commits import retractions
+from branchmem.adapters.langgraph.commits import is_attached, retractions
 from branchmem.adapters.langgraph.items import from_memory
 from branchmem.adapters.langgraph.naming import ITEM
 from branchmem.canonical import MAX_REFERENCES, new_id
@@ -32,7 +33,7 @@ def sweep(store: Store, moment: datetime) -> int:
         if item.ttl is None or max(used, item.updated) + item.ttl > moment:
             continue
         over.append(memory.id)
-        for source in memory.sources:
+        for source in filter(partial(is_attached, store), memory.sources):
             events += retractions(store, memory.supersedes, source, moment)
     events += (
         Erasure(new_id(), over[start : start + MAX_REFERENCES], cascade=False, created=moment)

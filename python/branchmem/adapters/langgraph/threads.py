@@ -23,14 +23,14 @@ _TABLES: Final = (*pending.TABLES, *refs_of.TABLES)
 def delete(store: Store, thread: str) -> None:
     """Erase all that was remembered in a thread, for good, with all that was derived from it; its ref goes.
 
-    Cost: the tree of the thread; one commit.
+    Cost: the ids of all messages; one commit.
     """
 
     def plan(writer: Writer) -> tuple[list[Event], None]:
         if refs_of.all_heads(writer).get(thread_ref(thread)) is not None:
             refs_of.write_move(writer, thread_ref(thread), None, "delete")
         pending.remove(writer, pending.rows_of(writer, thread))
-        return _erasures(_below(store, thread_message(thread)), cascade=True), None
+        return _erasures(_messages(store, thread), cascade=True), None
 
     store.transact(plan, tables=_TABLES)
 
@@ -44,12 +44,12 @@ def forget(store: Store, thread: str, checkpoints: Iterable[str]) -> None:
 def prune(store: Store, thread: str, kept: Sequence[str]) -> None:
     """Erase the memories of a thread that none of the checkpoints that are kept shows; without any, all of it.
 
-    Cost: the tree of the thread, and a view for each checkpoint that is kept; one commit.
+    Cost: the ids of all messages, and a view for each checkpoint that is kept; one commit.
     """
     if not kept:
         delete(store, thread)
         return
-    messages = _below(store, thread_message(thread))
+    messages = _messages(store, thread)
     memories = {memory for message in messages for memory in store.memories_from(message)}
     for checkpoint in kept:
         message = checkpoint_message(thread, checkpoint)
@@ -69,10 +69,12 @@ def copy(store: Store, source: str, target: str) -> None:
     """Copy the tree of a thread, with its memories and what takes them back there; what is erased stays behind.
 
     The copies are memories of their own: they stay where the thread that they came from is deleted.
-    Cost: the tree of the thread, and a look at every retraction of the log; one commit.
+    Cost: the ids of all messages, and a look at every retraction of the log; a commit, and one for each time at which
+    an item was used last.
     """
-    messages = _below(store, thread_message(source))
-    named = {message: checkpoint_message(target, message.rpartition("@")[2]) for message in messages}
+    messages = _messages(store, source)
+    above = {parent for message in messages if isinstance(parent := store.tree.parent(message), str)}
+    named = {message: checkpoint_message(target, message.rpartition("@")[2]) for message in above.union(messages)}
     named[thread_message(source)] = thread_message(target)
     memories = [
         memory
@@ -96,7 +98,7 @@ def copy(store: Store, source: str, target: str) -> None:
                 sources=_named(named, memory.sources),
                 derived_from=_named(named, memory.derived_from),
                 supersedes=_named(named, memory.supersedes),
-                adopts=None if memory.adopts is None else _named(named, [memory.adopts])[0],
+                adopts=_adopted(store, named, memory),
             )
         )
     events += _changes(store, named)
@@ -110,7 +112,7 @@ def copy(store: Store, source: str, target: str) -> None:
                 row,
                 thread=target,
                 taken={
-                    namespace: (checkpoint, named.get(str(memory), memory))
+                    namespace: (checkpoint, named.get(str(memory)))
                     for namespace, (checkpoint, memory) in row.taken.items()
                 },
             )
@@ -121,6 +123,8 @@ def copy(store: Store, source: str, target: str) -> None:
         return events, None
 
     store.transact(plan, tables=_TABLES)
+    for id, moment in store.last_used([memory.id for memory in memories if "ttl" in memory.meta]).items():
+        store.used([named[id]], at=moment)
 
 
 def _changes(store: Store, named: dict[str, str]) -> list[Event]:
@@ -151,8 +155,22 @@ def _changes(store: Store, named: dict[str, str]) -> list[Event]:
     return events
 
 
+def _adopted(store: Store, named: dict[str, str], memory: Memory) -> str | None:
+    """What the copy of a memory takes over: nothing that was erased, since what erases it again would take the copy."""
+    if memory.adopts is None or memory.adopts in named:
+        return named.get(str(memory.adopts))
+    return None if store.log.is_erased(memory.adopts) else memory.adopts
+
+
 def _named(named: dict[str, str], ids: Iterable[object]) -> tuple[str, ...]:
     return tuple(named.get(str(id), str(id)) for id in ids)
+
+
+def _messages(store: Store, thread: str) -> list[str]:
+    """The messages of a thread, parents first; at last those of subgraphs of which nobody knows where they stand."""
+    found = _below(store, thread_message(thread))
+    known, name = set(found), checkpoint_message(thread, "")
+    return found + [id for id in store.message_ids if id.rpartition("@")[0] + "@" == name and id not in known]
 
 
 def _below(store: Store, root: str) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
 from branchmem.adapters.langgraph import threads
-from branchmem.adapters.langgraph.saver import BranchingSaver, at_thread, owner_of_thread
+from branchmem.adapters.langgraph.saver import BranchingSaver, at_thread, owners_of
 from branchmem.adapters.langgraph.store import BranchStore
 from branchmem.session.settled import settled
 
@@ -34,16 +34,16 @@ class _Copies(BranchingSaver):
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread, with what was remembered in it."""
-        owner = owner_of_thread(self.saver.get_tuple(at_thread(source_thread_id))) if self.has_owners else None
+        owners = self.owners(source_thread_id)
         self.saver.copy_thread(source_thread_id, target_thread_id)
-        self.mirror(owner, partial(threads.copy, source=str(source_thread_id), target=str(target_thread_id)))
+        self.mirror(owners, partial(threads.copy, source=str(source_thread_id), target=str(target_thread_id)))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """As `copy_thread`."""
-        found = await self.saver.aget_tuple(at_thread(source_thread_id)) if self.has_owners else None
+        owners = await self.aowners(source_thread_id)
         await self.saver.acopy_thread(source_thread_id, target_thread_id)
         copied = partial(threads.copy, source=str(source_thread_id), target=str(target_thread_id))
-        await settled(partial(self.mirror, owner_of_thread(found), copied))
+        await settled(partial(self.mirror, owners, copied))
 
 
 class _Prunes(BranchingSaver):
@@ -51,19 +51,19 @@ class _Prunes(BranchingSaver):
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Prune threads, and erase what no checkpoint that is left shows."""
-        owners = {id: owner_of_thread(self.saver.get_tuple(at_thread(id))) for id in thread_ids}
+        owners = {id: self.owners(id) for id in thread_ids}
         self.saver.prune(thread_ids, strategy=strategy)
-        for id, owner in owners.items():
+        for id in thread_ids:
             kept = [found.checkpoint["id"] for found in self.saver.list(at_thread(id))]
-            self.mirror(owner, partial(threads.prune, thread=str(id), kept=kept))
+            self.mirror(owners[id], partial(threads.prune, thread=str(id), kept=kept))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """As `prune`."""
-        owners = {id: owner_of_thread(await self.saver.aget_tuple(at_thread(id))) for id in thread_ids}
+        owners = {id: await self.aowners(id) for id in thread_ids}
         await self.saver.aprune(thread_ids, strategy=strategy)
-        for id, owner in owners.items():
+        for id in thread_ids:
             kept = [found.checkpoint["id"] async for found in self.saver.alist(at_thread(id))]
-            await settled(partial(self.mirror, owner, partial(threads.prune, thread=str(id), kept=kept)))
+            await settled(partial(self.mirror, owners[id], partial(threads.prune, thread=str(id), kept=kept)))
 
 
 class _DeletesRuns(BranchingSaver):
@@ -85,7 +85,7 @@ class _DeletesRuns(BranchingSaver):
         for found in gone:
             thread = str(found.config["configurable"]["thread_id"])
             forget = partial(threads.forget, thread=thread, checkpoints=[found.checkpoint["id"]])
-            self.mirror(owner_of_thread(found), forget)
+            self.mirror(owners_of([found]) if self.has_owners else [None], forget)
 
 
 #: What a checkpointer may be able to do, by the method that says so.
