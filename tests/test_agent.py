@@ -16,7 +16,7 @@ import pytest
 from branchmem.agent import Agent, Answer
 from branchmem.chat import Reply
 from branchmem.errors import BadMove, InvalidEvent, RefMoved, StepEnded, UnknownEvent
-from branchmem.errors.agent import ForeignSession, NoAnswer, ToolRefused, TurnEndless
+from branchmem.errors.agent import ForeignSession, InvalidModel, NoAnswer, ToolRefused, TurnEndless
 from branchmem.extract import Extracted, Found, Shown, extract
 from branchmem.session import Session
 from branchmem.skills import Skill
@@ -57,6 +57,11 @@ def learn(what: str) -> str:
     """Learn something."""
     bm.current_step().remember(what)
     return f"learned {what}"
+
+
+def test_the_name_of_a_model_is_no_model(session: Session) -> None:
+    with pytest.raises(InvalidModel, match=r"gpt-5-mini.*Chat"):
+        Agent(session, "gpt-5-mini")  # type: ignore[arg-type]  # what is refused
 
 
 def test_a_turn_is_what_the_user_said_and_the_answer(session: Session) -> None:

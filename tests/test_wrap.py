@@ -12,7 +12,15 @@ import branchmem as bm
 import pytest
 from branchmem.agent import AsyncWrapped, Turn, Wrapped, wrap
 from branchmem.chat import Call, Reply
-from branchmem.errors.agent import ForeignSession, InvalidMessage, NoAnswer, NotAStep, PlaceAmbiguous, PlaceUnknown
+from branchmem.errors.agent import (
+    ForeignSession,
+    InvalidMessage,
+    InvalidModel,
+    NoAnswer,
+    NotAStep,
+    PlaceAmbiguous,
+    PlaceUnknown,
+)
 from branchmem.extract import Found, Shown, extract
 from branchmem.session import Session
 from clients import AsyncClient, Client
@@ -489,6 +497,13 @@ def test_an_async_stream_that_is_left_is_no_step(session: Session) -> None:
         assert said(session) == []
 
     asyncio.run(work())
+
+
+def test_what_is_no_client_or_no_session_is_refused_by_name(session: Session) -> None:
+    with pytest.raises(InvalidModel, match=r"object.*openai\.OpenAI"):
+        wrap(object(), session)
+    with pytest.raises(ForeignSession, match="str"):
+        wrap(Client(), cast(Any, "chat"))
 
 
 def test_a_session_with_steps_of_its_own_is_refused(session: Session) -> None:

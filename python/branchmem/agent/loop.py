@@ -21,7 +21,7 @@ from branchmem.agent.wire import Said
 from branchmem.agent.work import Answer, Work
 from branchmem.chat import Asks, Reply
 from branchmem.errors import BadMove, UnknownEvent
-from branchmem.errors.agent import InvalidTool, NoAnswer
+from branchmem.errors.agent import InvalidModel, InvalidTool, NoAnswer
 from branchmem.session.settled import settled
 
 if TYPE_CHECKING:
@@ -65,6 +65,9 @@ class Agent:
         max_rounds: int = 16,
         max_tokens: int | None = None,
     ) -> None:
+        if not callable(getattr(model, "ask", None)):
+            name = model if isinstance(model, str) else type(model).__name__
+            raise InvalidModel(name, "has no ask: give what has one, such as branchmem.chat.Chat of a name")
         if max_rounds < 1:
             raise ValueError(f"max_rounds is 1 at least, not {max_rounds}: a turn has one reply")
         self.session = session

@@ -32,7 +32,7 @@ class Turn(Step):
     """
 
     def __init__(self, session: Session, *, on_cancel: OnCancel = "drop", meta: Mapping[str, Any] = NO_META) -> None:
-        if type(session).step is not Session.step:
+        if getattr(type(session), "step", None) is not Session.step:
             raise ForeignSession(type(session).__name__)
         super().__init__(session, on_cancel=on_cancel, meta=meta)
 

@@ -20,7 +20,7 @@ from branchmem.agent.placing import place
 from branchmem.agent.turn import FINISH, MODEL, Turn
 from branchmem.agent.wire import Said, plain
 from branchmem.chat import Draft
-from branchmem.errors.agent import NoAnswer, NotAStep
+from branchmem.errors.agent import InvalidModel, NoAnswer, NotAStep
 from branchmem.session.settled import settled
 from branchmem.session.step import RECALLED
 
@@ -54,11 +54,14 @@ def wrap(
     With `recall`, options of `step.recall`, what fits the last message of the user is added to the instructions that
     are sent; its receipt is kept with the answer.  `extractor` finds what to remember.
     A client that is awaited gives one that is.  Whatever else a client has is reached through it as before.
-    Raises: ForeignSession.  A call raises InvalidMessage, PlaceAmbiguous, PlaceUnknown, NotAStep, before anything is
-    sent; what the client raises; NoAnswer where a stream ends before its answer does.
+    Raises: InvalidModel for what is no such client; ForeignSession.  A call raises InvalidMessage, PlaceAmbiguous,
+    PlaceUnknown, NotAStep, before anything is sent; what the client raises; NoAnswer where a stream ends before its
+    answer does.
     Cost of a call: reads the messages beside the path of its list; a commit for each that is new, one for the answer.
     """
-    create = cast(Any, client).chat.completions.create
+    create = getattr(getattr(getattr(client, "chat", None), "completions", None), "create", None)
+    if not callable(create):
+        raise InvalidModel(type(client).__name__, "has no chat.completions.create: wrap one such as openai.OpenAI()")
     is_async = inspect.iscoroutinefunction(create) or hasattr(type(client), "__aenter__")
     kind = AsyncWrapped if is_async else Wrapped
     Turn(session)  # refuses a session that it cannot work in
