@@ -228,6 +228,19 @@ def test_what_an_answer_repeats_goes_with_what_it_was_written_with(
     assert seen(mem.at(session.head)) == ["likes coffee"]
 
 
+def test_what_an_answer_was_written_with_is_never_guessed(session: bm.Session, mem: BranchMem) -> None:
+    session.say("user", "I like tea")
+    session.say("assistant", "Tea it is", meta={"recalled": ["elsewhere"]})
+    mem.at(session.head).add(said("I like tea", "Tea it is"), **USER)
+    unknown = mem.at(session.head).get_all(filters=USER)["results"]
+    session.regenerate()
+    unread = session.say("assistant", "Tea it is", meta={"recalled": "everything"}).id
+
+    assert unknown == []
+    with pytest.raises(bm.InvalidEvent, match=f"receipt of {unread}.*sources"):
+        mem.at(session.head).add(said("I like tea", "Tea it is"), **USER)
+
+
 def test_an_update_from_an_answer_goes_with_what_that_was_written_with_but_for_what_it_replaces(
     session: bm.Session, mem: BranchMem, store: bm.Store
 ) -> None:

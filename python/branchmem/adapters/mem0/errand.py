@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from branchmem import Memory, Message, Reason, StepView, View
+from branchmem import InvalidEvent, Message, Reason, StepView, View
 from branchmem.adapters.mem0.place import InStep, Place, path_from
 from branchmem.session.step import receipt_of
 
@@ -78,13 +78,14 @@ def adding(place: Place, messages: object, sources: tuple[str, ...] | None, *, i
     """A call that adds messages, which may stand on the path already.
 
     An earlier answer that was written with what is hidden by now is not shown again: it would bring that back.
+    Raises: InvalidEvent where the receipt of what is added cannot be read.
     Cost: reads the path as far up as its messages are shown.
     """
     given = _said(messages)
     path = list(islice(_turns(place), len(given) + CONTEXT))  # lowest first
     here = _matched(path, given)
     view = place.view()
-    context = [one for one in path[here : here + CONTEXT] if _stands(view, _receipt(place, one))] if infer else []
+    context = [one for one in path[here : here + CONTEXT] if _stands(view, receipt_of(one))] if infer else []
     if sources is None:
         shown = path[:here] + context
         named = (place.source, *(message.id for message in shown))
@@ -129,18 +130,27 @@ def _those(place: Place, ids: Sequence[str]) -> list[Message]:
 
 def _written_with(place: Place, named: Sequence[str], shown: Sequence[Message]) -> tuple[str, ...]:
     """The memories that messages were written with, and where it is among those named, what an open step recalled."""
-    recalled = {id for message in shown for id in _receipt(place, message)}
+    recalled = {id for message in shown for id in _receipt(message)}
     if isinstance(place, InStep) and place.source in named:
         recalled.update(place.step.recalled)
     return tuple(recalled)
 
 
-def _receipt(place: Place, message: Message) -> tuple[str, ...]:
-    """The memories that an answer was written with."""
-    return tuple(id for id in receipt_of(message) or () if place.store.skeleton(id).get("type") == Memory.type)
+def _receipt(message: Message) -> tuple[str, ...]:
+    """The memories that an answer was written with, here or not: what derives from one that is not is hidden.
+
+    Raises: InvalidEvent where nobody can say.
+    """
+    receipt = receipt_of(message)
+    if receipt is None:
+        why = f"the receipt of {message.id} is no list of memories, so nobody knows what that was written with"
+        raise InvalidEvent(f"{why}: name other messages as sources", message.id)
+    return receipt
 
 
-def _stands(view: View | StepView, memories: Sequence[str]) -> bool:
-    """Whether nothing of this is hidden, but for what was replaced."""
+def _stands(view: View | StepView, memories: Sequence[str] | None) -> bool:
+    """Whether nothing of a receipt is hidden, but for what was replaced; of one that cannot be read, nobody knows."""
+    if memories is None:
+        return False
     hidden = set(memories).difference(view.filter(memories))
     return all(view.explain(id).reasons == Reason.SUPERSEDED for id in hidden)
