@@ -194,19 +194,24 @@ def test_importing_the_package_loads_neither_numpy_nor_the_command_line_nor_a_ro
     assert loaded.stdout.split() == []
 
 
-def test_importing_the_package_takes_less_than_60_ms(tmp_path: Path) -> None:
-    """Of the processor, with compiled bytecode, at best of some runs: what else the machine does is no matter."""
-    timed = "import time; start = time.process_time(); import branchmem; print(time.process_time() - start)"
+def test_importing_the_package_takes_less_than_60_ms_where_importing_asyncio_takes_50(tmp_path: Path) -> None:
+    """Of the processor, from bytecode, in turns, each at its best: how fast the machine is today is no matter."""
     cached = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     cached["PYTHONPYCACHEPREFIX"] = str(tmp_path)
-    best = 1.0
+
+    def taken(module: str) -> float:
+        timed = f"import time; start = time.process_time(); import {module}; print(time.process_time() - start)"
+        return float(
+            subprocess.run([sys.executable, "-c", timed], env=cached, check=True, stdout=subprocess.PIPE).stdout
+        )
+
+    ours, theirs = taken("branchmem"), taken("asyncio")
     for _ in range(40):
-        ran = subprocess.run([sys.executable, "-c", timed], env=cached, check=True, capture_output=True, text=True)
-        best = min(best, float(ran.stdout))
-        if best < 0.06:
+        ours, theirs = min(ours, taken("branchmem")), min(theirs, taken("asyncio"))
+        if ours < 1.2 * theirs:
             break
 
-    assert best < 0.06
+    assert ours < 1.2 * theirs, f"{1000 * ours:.0f} ms, and asyncio {1000 * theirs:.0f} ms"
 
 
 def test_every_room_is_drawn_on_the_map() -> None:

@@ -16,8 +16,7 @@ import struct
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakSet
 
 import lmdb
@@ -55,8 +54,7 @@ _DRAFT_MAP_BYTES: Final = 1 << 20
 _FORMAT = struct.Struct("<I")
 
 
-@dataclass(frozen=True, slots=True)
-class Compacted:
+class Compacted(NamedTuple):
     """What a compacting rewrite made of a file: its size before and after, in bytes."""
 
     bytes_before: int
