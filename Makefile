@@ -37,7 +37,7 @@ test: $(dev) $(extension)  ## set up, build, and run all tests
 	cargo test --package branchmem-core --package branchmem-search --package branchmem-bench --package branchmem-fuzz --quiet
 	cargo build --release --package branchmem-bench --quiet
 	cargo run --release --quiet --package branchmem-fuzz -- --inputs 100000
-	$(bin)/python -m pytest
+	$(bin)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
 # Each adapter is tried with its extra and no other, on the wheel.
 test-adapters: $(tools) $(extension) $(rooms)  ## set up, build, and test each adapter in an environment of its own

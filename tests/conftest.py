@@ -6,7 +6,8 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -136,22 +137,23 @@ def forked(run: Run) -> Run:
     return run
 
 
-_QUOTED = pytest.StashKey[list[str]]()
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", action="store_true", help="run with the figures of a release: hours, not minutes")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_QUOTED] = []
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if config.stash[_QUOTED]:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    quoted = [
+        line
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if isinstance(report, pytest.TestReport) and report.when == "call"
+        for name, line in report.user_properties
+        if name == "figure"
+    ]
+    if quoted:
         terminalreporter.section("figures")
-        for line in config.stash[_QUOTED]:
-            terminalreporter.write_line(line)
+        for line in quoted:
+            terminalreporter.write_line(str(line))
 
 
 @pytest.fixture
@@ -165,6 +167,6 @@ def figure(request: pytest.FixtureRequest) -> Figure:
 
 
 @pytest.fixture
-def quote(request: pytest.FixtureRequest) -> Quote:
+def quote(record_property: Callable[[str, object], None]) -> Quote:
     """Print a line of figures at the end of the run."""
-    return request.config.stash[_QUOTED].append
+    return partial(record_property, "figure")

@@ -96,11 +96,9 @@ def test_every_method_keeps_the_budget(budget: int, language: Language, method: 
 
 
 @pytest.mark.parametrize("method", BRANCHMEM)
-@pytest.mark.parametrize(
-    ("scope", "still_at"), [("branch", {"a4", "a3b"}), ("tree", set()), ("everywhere", set())], ids=str
-)
+@pytest.mark.parametrize(("scope", "still_at"), [("branch", ("a3b", "a4")), ("tree", ()), ("everywhere", ())], ids=str)
 def test_branchmem_supplies_what_was_taken_back_only_where_it_still_holds(
-    method: type[Method], scope: Scope, still_at: set[str]
+    method: type[Method], scope: Scope, still_at: tuple[str, ...]
 ) -> None:
     said = SAID["en"]
     scenario = moving("en", *retracting(scope, "f2"))
@@ -111,7 +109,7 @@ def test_branchmem_supplies_what_was_taken_back_only_where_it_still_holds(
         if {said["f2"], said["f7"]} & set(supplied(method, scenario, anchor, "Does the cat come along?"))
     }
 
-    assert held == still_at
+    assert held == set(still_at)
 
 
 @pytest.mark.parametrize(("scope", "deleted"), [("branch", False), ("tree", True), ("everywhere", True)], ids=str)
