@@ -1,6 +1,6 @@
 """The official conformance suite, those of its server scenarios that need none of its own fixtures.
 
-    npx -y -p node@22 -p @modelcontextprotocol/conformance@latest -c 'conformance server --url …'
+    npx -y -p node@22 -p @modelcontextprotocol/conformance@0.1.16 -c 'conformance server --url …'
 
 All scenarios run, in one process; those that want the suite's fixtures fail, and are not looked at.  Skipped where npx
 is not there, or cannot fetch the suite.
@@ -35,7 +35,7 @@ def test_the_server_passes_what_the_suite_asks_of_any_server() -> None:
         store.session("main")
         with served(store, ref="main", around=lambda app: bearing(TOKEN, app)) as server:
             asked = f"conformance --version && conformance server --url {server.url}"
-            words = ["npx", "-y", "-p", "node@22", "-p", "@modelcontextprotocol/conformance@latest", "-c", asked]
+            words = ["npx", "-y", "-p", "node@22", "-p", "@modelcontextprotocol/conformance@0.1.16", "-c", asked]
             try:
                 ran = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
             except subprocess.TimeoutExpired:
