@@ -83,7 +83,7 @@ MAY_IMPORT = {
     "chat": {"errors", "endpoint"},
     "extract": PUBLIC | {"canonical", "chat", "session", "recall", "log"},
     "agent": PUBLIC | {"canonical", "chat", "extract", "session", "recall", "skills", "merge"},
-    "mcp_server": PUBLIC | {"extra", "refs", "session"},
+    "mcp_server": PUBLIC | {"changes", "extra", "refs", "session"},
     "adapters": PUBLIC | {"canonical", "verdict", "extra", "refs", "session", "recall", "log"},
     "terminal": PUBLIC | {"branchbench", "check", "salvage", "refs", "merge", "bundle", "worktree", "recall", "skills"},
     "demo": PUBLIC | {"importers", "derive", "terminal"},

@@ -154,6 +154,20 @@ def test_an_answer_that_is_said_again_elsewhere_keeps_its_receipt(session: Sessi
     assert receipts[4] == (memory.id,)
 
 
+def test_an_answer_is_not_edited_where_nobody_can_say_what_it_was_written_with(session: Session) -> None:
+    u1 = session.say("user", "u1")
+    a1 = bm.Message("a1", u1.id, role="assistant", text="A1", meta={"recalled": "home"})
+    session.store.append([a1])
+    session.switch("a1")
+    wrapped = wrap(Client("A2"), session)
+    before = session.store.seq
+    with pytest.raises(bm.InvalidEvent, match=r"the receipt of a1 is no list .*: give the list a session of its own"):
+        ask(wrapped, turns("u1", "mine", "u2"))
+    assert session.store.seq == before
+    ask(wrapped, turns("u1", "A1", "u2"))
+    assert said(session) == ["u1", "A1", "u2", "A2"]
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_call_that_fails_leaves_nothing_that_a_retry_sees(session: Session, stream: bool) -> None:
     failing = Reply("Half an", finish="break") if stream else ConnectionError("gone")

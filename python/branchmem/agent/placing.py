@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from branchmem import Message
 from branchmem.agent.wire import Said
 from branchmem.errors.agent import PlaceAmbiguous, PlaceUnknown
-from branchmem.session.step import receipt_of
+from branchmem.session.step import written_with
 
 if TYPE_CHECKING:
     from branchmem import Session, Store
@@ -36,7 +36,8 @@ class Place:
 def place(session: Session, head: str, messages: Sequence[object]) -> Place:
     """The place of a list in the tree of `head`, the message where the session stands.
 
-    Raises: InvalidMessage; PlaceAmbiguous where two places fit; PlaceUnknown where none does.
+    Raises: InvalidMessage; PlaceAmbiguous where two places fit; PlaceUnknown where none does; InvalidEvent where a new
+    answer stands for one whose receipt cannot be read.
     Cost: reads every message beside the path of the list, and the whole tree where an answer in it is new.
     """
     said = [Said.of_wire(message, at) for at, message in enumerate(messages)]
@@ -166,19 +167,23 @@ class _Reader:
 
     def __init__(self, store: Store) -> None:
         self._log = store.log
-        self._known: dict[str, tuple[Said | None, tuple[str, ...]]] = {}
+        self._messages: dict[str, Message | None] = {}
+        self._said: dict[str, Said | None] = {}
 
     def said(self, id: str) -> Said | None:
-        return self._message(id)[0]
+        if id not in self._said:
+            message = self._message(id)
+            said = None if message is None else Said.of_message(message)
+            self._said[id] = said and said.spoken
+        return self._said[id]
 
     def recalled(self, id: str) -> tuple[str, ...]:
-        return self._message(id)[1]
+        """Raises: InvalidEvent where nobody can say."""
+        message = self._message(id)
+        return () if message is None else written_with(message, instead="give the list a session of its own")
 
-    def _message(self, id: str) -> tuple[Said | None, tuple[str, ...]]:
-        if id not in self._known:
-            message = self._log.get(id)
-            self._known[id] = (None, ())
-            if isinstance(message, Message):
-                said = Said.of_message(message)
-                self._known[id] = (said and said.spoken, receipt_of(message) or ())
-        return self._known[id]
+    def _message(self, id: str) -> Message | None:
+        if id not in self._messages:
+            event = self._log.get(id)
+            self._messages[id] = event if isinstance(event, Message) else None
+        return self._messages[id]

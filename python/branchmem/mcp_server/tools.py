@@ -16,7 +16,8 @@ from pydantic import Field
 
 from branchmem import Memory, Message, Store, View, new_id
 from branchmem import refs as refs_
-from branchmem.errors import InvalidEvent, UnknownEvent
+from branchmem.changes.names import with_older_versions
+from branchmem.errors import UnknownEvent
 from branchmem.errors.mcp_server import SourceAstray
 from branchmem.events import Retraction, conflict
 from branchmem.mcp_server.forms import (
@@ -47,7 +48,7 @@ from branchmem.mcp_server.place import META, Place, apart, called_from, now, pla
 from branchmem.mcp_server.refusals import answered
 from branchmem.mcp_server.trees import branches
 from branchmem.session import Session, remembering
-from branchmem.session.step import RECALLED, receipt_of
+from branchmem.session.step import RECALLED, written_with
 
 
 class Tools:
@@ -334,11 +335,8 @@ class Tools:
         found: dict[str, None] = {}
         for id in sources:
             message = self.store.log.get(id)
-            receipt = receipt_of(message) if isinstance(message, Message) else ()
-            if receipt is None:
-                why = f"the receipt of {id} is no list of memories, so nobody knows what that was written with"
-                raise InvalidEvent(f"{why}: cite other messages in source_ids", id)
-            found.update(dict.fromkeys(receipt))
+            if isinstance(message, Message):
+                found.update(dict.fromkeys(written_with(message, instead="cite other messages in source_ids")))
         return tuple(found)
 
     def _said_below(self, draft: Message) -> Message:
@@ -386,7 +384,7 @@ class Tools:
             for memory in memories if are_seen else ():
                 seen[memory]
             there, before = apart(self.store, writer, at, step) if scope == "branch" else (at, [])
-            named = self._with_older(memories)
+            named = with_older_versions(self.store._fresh(), memories)
             taken = Retraction(
                 id, there.at, scope=scope, memories=named, sources=sources, keys=keys, reason=reason or None
             )
@@ -403,16 +401,6 @@ class Tools:
             hidden=tuple(id for id in seen if id not in after),
             shown=tuple(id for id in sees if id not in before),
         )
-
-    def _with_older(self, memories: Iterable[str]) -> list[str]:
-        """The memories, and all that they replace: these would come back in their place."""
-        reached = dict.fromkeys(memories)
-        waiting = list(reached)
-        while waiting:
-            older = [old for old in self.store.skeleton(waiting.pop()).get("supersedes", ()) if old not in reached]
-            reached.update(dict.fromkeys(older))
-            waiting += older
-        return list(reached)
 
     def _standing(self, there: Place) -> Standing:
         return Standing(anchor=there.anchor, at=there.at, visible=len(self.store.at(there.at)))

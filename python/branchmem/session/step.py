@@ -73,6 +73,18 @@ def receipt_of(message: Message) -> tuple[str, ...] | None:
     return recalled if isinstance(recalled, tuple) and all(isinstance(id, str) and id for id in recalled) else None
 
 
+def written_with(message: Message, *, instead: str) -> tuple[str, ...]:
+    """The memories that a message says it was written with, here or not.
+
+    Raises: InvalidEvent where what it says is no list of them, so that nobody knows; `instead` is the way out.
+    """
+    recalled = receipt_of(message)
+    if recalled is None:
+        why = f"the receipt of {message.id} is no list of memories, so nobody knows what it was written with"
+        raise InvalidEvent(f"{why}: {instead}", message.id)
+    return recalled
+
+
 def step_of(session: Session) -> Step | None:
     """The innermost step here that is one of a session of this ref, over or not."""
     return next((step for step in _steps_here() if step.session._is_same(session)), None)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from branchmem import InvalidEvent, Message, Reason, StepView, View
+from branchmem import Message, Reason, StepView, View
 from branchmem.adapters.mem0.place import InStep, Place, path_from
-from branchmem.session.step import receipt_of
+from branchmem.session.step import receipt_of, written_with
 
 #: How many earlier messages Mem0 shows its model.
 CONTEXT: Final = 10
@@ -129,23 +129,14 @@ def _those(place: Place, ids: Sequence[str]) -> list[Message]:
 
 
 def _written_with(place: Place, named: Sequence[str], shown: Sequence[Message]) -> tuple[str, ...]:
-    """The memories that messages were written with, and where it is among those named, what an open step recalled."""
-    recalled = {id for message in shown for id in _receipt(message)}
+    """The memories that messages were written with, and where it is among those named, what an open step recalled.
+
+    Raises: InvalidEvent where a receipt cannot be read.
+    """
+    recalled = {id for message in shown for id in written_with(message, instead="name other messages as sources")}
     if isinstance(place, InStep) and place.source in named:
         recalled.update(place.step.recalled)
     return tuple(recalled)
-
-
-def _receipt(message: Message) -> tuple[str, ...]:
-    """The memories that an answer was written with, here or not: what derives from one that is not is hidden.
-
-    Raises: InvalidEvent where nobody can say.
-    """
-    receipt = receipt_of(message)
-    if receipt is None:
-        why = f"the receipt of {message.id} is no list of memories, so nobody knows what that was written with"
-        raise InvalidEvent(f"{why}: name other messages as sources", message.id)
-    return receipt
 
 
 def _stands(view: View | StepView, memories: Sequence[str] | None) -> bool:
