@@ -9,6 +9,7 @@ pages        whether a file is sound enough to be mapped
 blanks       the bytes of a file that no record fills
 copies       files that take the place of others, or a place of their own
 gate         who may use the map of a file, and who moves it
+marker       that a file is a log, of which format, and the id that it was born with
 environment  the one LMDB environment that a file has in a process
 tables       local state that is no part of the log
 refusals     every error of LMDB and the system as one of `branchmem.errors`
@@ -28,7 +29,8 @@ import lmdb
 from branchmem import codec
 from branchmem.errors import StoreClosed, StoreDamaged, StoreError, StoreForked, StoreReadOnly
 from branchmem.log.copies import copy, made_anew
-from branchmem.log.environment import FORMAT, GONE, Compacted, File, inherit, join, key, opening
+from branchmem.log.environment import GONE, Compacted, File, inherit, join, key, opening
+from branchmem.log.marker import FORMAT
 from branchmem.log.refusals import typed, typed_errors
 from branchmem.log.tables import VECTORS, Table
 

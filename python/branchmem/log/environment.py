@@ -12,7 +12,6 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-import struct
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
@@ -21,9 +20,10 @@ from weakref import WeakSet
 
 import lmdb
 
-from branchmem.errors import FormatTooNew, StoreClosed, StoreDamaged, StoreError, StoreMissing
+from branchmem.errors import StoreClosed, StoreDamaged, StoreError, StoreMissing
 from branchmem.log.copies import MAX_DATABASES, copy, discard_draft, drafted
 from branchmem.log.gate import Gate
+from branchmem.log.marker import log_id, mark
 from branchmem.log.pages import LAST_PAGE_WORD, TXNID_WORD, sound_page_bytes, verify_pages
 from branchmem.log.place import (
     MAX_READERS,
@@ -41,9 +41,6 @@ from branchmem.log.place import (
 )
 from branchmem.log.tables import is_table, require_room
 
-FORMAT: Final = 1
-MAGIC: Final = b"branchmem"
-
 GONE: Final = (
     "the file was moved, removed or replaced while it was open, and nothing was written: close it and open it again"
 )
@@ -51,7 +48,6 @@ MAP_BYTES = 16 << 20
 MAX_GROWTH_BYTES = 1 << 30
 
 _DRAFT_MAP_BYTES: Final = 1 << 20
-_FORMAT = struct.Struct("<I")
 
 
 class Compacted(NamedTuple):
@@ -293,7 +289,7 @@ class File:
         try:
             if env.lib_version()[:2] != (0, 9):
                 raise StoreError(self.path, f"this lmdb runs engine {env.lib_version()}: install one with engine 0.9")
-            self.log_id = _log_id(self.path, env)
+            self.log_id = log_id(self.path, env)
             self.skeletons = env.open_db(b"skeletons", create=False)
             self.bodies = env.open_db(b"bodies", create=False)
             self.env, self.tables = env, {}
@@ -396,10 +392,9 @@ def _create(path: str) -> None:
                 lib_version=0,
             )
             with closing(env), env.begin(write=True) as txn:
-                meta, _, _ = (env.open_db(name, txn=txn) for name in (b"meta", b"skeletons", b"bodies"))
-                txn.put(b"magic", MAGIC, db=meta)
-                txn.put(b"format", _FORMAT.pack(FORMAT), db=meta)
-                txn.put(b"log_id", os.urandom(16), db=meta)
+                mark(env, txn)
+                for name in (b"skeletons", b"bodies"):
+                    env.open_db(name, txn=txn)
     finally:
         unguarded(guard)
 
@@ -433,26 +428,6 @@ def _opened(path: str, *, readonly: bool, verify: bool) -> File:
         return file
     finally:
         os.close(fd)
-
-
-def _log_id(path: str, env: lmdb.Environment) -> bytes:
-    """The random id that the log was born with; refuses what is no log, or one of a later version."""
-    try:
-        meta = env.open_db(b"meta", create=False)
-        with env.begin(db=meta) as txn:
-            magic, version, log_id = (txn.get(name, b"") for name in (b"magic", b"format", b"log_id"))
-    except (lmdb.NotFoundError, lmdb.IncompatibleError):
-        magic = b""
-    if magic != MAGIC:
-        raise StoreDamaged(path, "it is an LMDB file, but no branchmem store; it was left as it is")
-    if len(version) != _FORMAT.size or len(log_id) != 16:
-        raise StoreDamaged(path, "its format marker is overwritten")
-    (found,) = _FORMAT.unpack(version)
-    if found > FORMAT:
-        raise FormatTooNew(path, f"its format is {found}, this version reads up to {FORMAT}: {FormatTooNew.remedy}")
-    if found != FORMAT:
-        raise StoreDamaged(path, f"its format marker says {found}")
-    return log_id
 
 
 def _rounded(size: int) -> int:
