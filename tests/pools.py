@@ -51,3 +51,13 @@ class Holder:
 def descriptors() -> int:
     """How many this process has open."""
     return len(os.listdir("/proc/self/fd" if os.path.exists("/proc/self/fd") else "/dev/fd"))
+
+
+def told(pool: bm.Pool, owner: str, *ids: str) -> None:
+    with pool.open(owner) as store:
+        store.append([bm.Message(id, None) for id in ids])
+
+
+def held(pool: bm.Pool, owner: str) -> list[str]:
+    with pool.open(owner, create=False) as store:
+        return [event.id for event in store.log.events()]
