@@ -328,6 +328,7 @@ def test_a_checkpoint_that_the_checkpointer_could_not_save_takes_nothing_away(is
         with pytest.raises(OSError, match="no space"):
             world.invoke(graph, {"said": ["a"]}, thread(), durability="sync")
         assert world.notes(world.head(graph, thread())) == []
+        assert store.at_ref("langgraph/t").memories() == []
         world.invoke(graph, None, thread())
 
         assert len(ran) == 1  # its output had been kept, and so its memory must be

@@ -210,6 +210,21 @@ def test_what_is_put_at_a_checkpoint_belongs_to_all_below_it() -> None:
         assert world.notes(world.head(graph, thread())) == ["a", "b", "c"]
 
 
+def test_a_graph_that_is_run_where_a_checkpoint_is_named_stands_at_its_own_steps() -> None:
+    with ours() as world:
+        graph = world.graph(chat(echo))
+        world.invoke(graph, {"said": ["trunk"]}, thread())
+        trunk = world.head(graph, thread())
+        world.invoke(graph, {"said": ["x"]}, trunk)
+        x = world.head(graph, thread())
+        with world.store.at(x):
+            answers = world.invoke(graph, {"said": ["y"]}, trunk)["answers"]
+            here = [item.value["text"] for item in world.store.search(NOTES)]
+
+        assert (answers, sorted(here)) == (["trunk", "trunk,y"], ["trunk", "x"])
+        assert (world.notes(x), world.notes(world.head(graph, thread()))) == (["trunk", "x"], ["trunk", "y"])
+
+
 def test_an_item_is_changed_and_deleted_on_one_branch_alone() -> None:
     def answer(state: State) -> dict[str, Any]:
         said = state["said"][-1]

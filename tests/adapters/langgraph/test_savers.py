@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import branchmem as bm
 import pytest
 from branchmem.adapters.langgraph import BranchStore, branching
+from branchmem.events import Restoration, Retraction
 from keepers import Able, FromLoop
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.graph import START
 from langgraph.graph.state import CompiledStateGraph
-from worlds import NOTES, Ours, State, World, chat, echo, got, ours, thread
+from worlds import NOTES, SAVERS, Flaky, Ours, State, World, chat, echo, got, ours, thread
 
 
 async def in_memory(branches: BranchStore) -> AsyncIterator[Any]:
@@ -124,6 +129,60 @@ def test_a_copy_of_a_thread_has_its_memories_and_goes_its_own_way(world: Ours) -
     assert world.notes(copied) == ["two"]
 
 
+def test_a_thread_that_is_copied_again_has_each_memory_once_and_its_ref_at_the_latest(world: Ours) -> None:
+    graph, _ = talked(world, "one")
+    for _ in range(2):
+        world.saver.copy_thread("t", "copy")
+    talked(world, "two")
+    world.saver.copy_thread("t", "copy")
+    world.saver.copy_thread("t", "t")
+
+    assert world.notes(world.head(graph, thread("copy"))) == ["one", "two"]
+    texts = {name: [memory.text for memory in opened(world).at_ref(name).memories()] for name in opened(world).refs}
+    assert texts == {f"langgraph/{name}": ['{"text": "one"}', '{"text": "two"}'] for name in ("copy", "t")}
+
+
+def test_what_was_taken_back_everywhere_is_not_in_a_copy_and_what_was_brought_back_is(world: Ours) -> None:
+    graph, (at,) = talked(world, "one")
+    store = opened(world)
+    place = store.refs["langgraph/t"]
+    (memory,) = store.at(place)
+    store.append([Retraction("r", place, scope="everywhere", memories=[memory])])
+    world.saver.copy_thread("t", "copy")
+    copied = world.head(graph, thread("copy"))
+    assert (world.notes(at), world.notes(copied)) == ([], [])
+
+    store.append([Restoration("s", place, scope="everywhere", retraction="r")])
+    world.saver.copy_thread("t", "copy")
+    assert (world.notes(at), world.notes(copied)) == (["one"], ["one"])
+
+
+def test_pruning_leaves_what_was_derived_from_another_thread_as_well(world: Ours) -> None:
+    talked(world, "one")
+    talked(world, "other", name="u")
+    store = opened(world)
+    both = [store.refs["langgraph/t"], store.refs["langgraph/u"]]
+    store.append([bm.Memory("both", "said in both", sources=both)])
+
+    world.saver.prune(["t"])
+
+    assert "both" in store.at(both)
+
+
+@pytest.mark.parametrize("kind", SAVERS)
+def test_a_checkpoint_that_is_copied_knows_what_the_original_knew_and_goes_its_own_way(kind: str) -> None:
+    with ours(kind) as world:
+        graph = world.graph(chat(echo))
+        world.invoke(graph, {"said": ["one"]}, thread())
+        head = world.head(graph, thread())
+        copies = [world.update(graph, head, None, as_node="__copy__") for _ in range(2)]
+        copies.append(world.update(graph, copies[0], None, as_node="__copy__"))
+
+        assert [world.notes(each) for each in copies] == [["one"]] * 3
+        answers = [world.invoke(graph, {"said": [f"x{n}"]}, each)["answers"][-1] for n, each in enumerate(copies)]
+        assert answers == ["one,x0", "one,x1", "one,x2"]
+
+
 def test_pruning_keeps_what_the_last_checkpoint_shows_and_erases_the_rest(world: Ours) -> None:
     graph, (first, second) = talked(world, "one", "two")
     world.invoke(graph, {"said": ["rejected"]}, first)
@@ -152,6 +211,57 @@ def test_what_runs_remembered_goes_with_them(world: Ours) -> None:
     world.saver.delete_for_runs([runs["one"]])
 
     assert world.notes(head) == ["two"]
+
+
+def test_the_ref_of_a_thread_goes_back_where_its_latest_run_is_deleted(world: Ours) -> None:
+    graph, (trunk,) = talked(world, "trunk")
+    runs = [str(uuid4()), str(uuid4())]
+    for said, run in zip("xy", runs, strict=True):
+        world.invoke(graph, {"said": [said]}, {**trunk, "metadata": {"run_id": run}})
+
+    world.saver.delete_for_runs([runs[1]])
+    assert world.notes(world.head(graph, thread())) == ["trunk", "x"]
+    assert sorted(memory.text for memory in opened(world).at_ref("langgraph/t").memories()) == [
+        '{"text": "trunk"}',
+        '{"text": "x"}',
+    ]
+
+
+def test_what_was_done_beside_a_failure_goes_with_the_run_as_well(world: Ours) -> None:
+    def fails(state: State) -> dict[str, Any]:
+        time.sleep(0.05)
+        raise Flaky
+
+    builder = chat(echo)
+    builder.add_node("fails", fails)
+    builder.add_edge(START, "fails")
+    run = str(uuid4())
+    with pytest.raises(Flaky):
+        world.invoke(world.graph(builder), {"said": ["secret"]}, {**thread(), "metadata": {"run_id": run}})
+    world.saver.delete_for_runs([run])
+
+    assert opened(world).snapshot(lambda reader: list(reader.table("pending").items(b"")), tables=["pending"]) == []
+
+
+def test_a_thread_whose_memories_could_not_be_erased_is_still_there_to_be_deleted_again(tmp_path: Path) -> None:
+    with bm.Pool(tmp_path) as pool:
+        branches = BranchStore(pool, owner=lambda config: str(config["configurable"]["user"]))
+        world = Ours(branches, branching(InMemorySaver(), branches), None)
+        world.invoke(world.graph(chat(echo)), {"said": ["secret"]}, {"configurable": {"thread_id": "t", "user": "ann"}})
+        full = pytest.MonkeyPatch()
+        full.setattr(pool, "open", partial(_fail, OSError("no space left on device")))
+        with pytest.raises(OSError, match="no space"):
+            world.saver.delete_thread("t")
+        full.undo()
+
+        world.saver.delete_thread("t")
+
+        with pool.open("ann") as store:
+            assert not list(store.log.find("secret"))
+
+
+def _fail(error: Exception, *given: Any) -> None:
+    raise error
 
 
 def test_the_asynchronous_side_does_the_same(world: Ours) -> None:

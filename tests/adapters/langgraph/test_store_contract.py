@@ -11,7 +11,7 @@ from typing import Any
 import branchmem as bm
 import pytest
 from branchmem.adapters.langgraph import BranchStore, branching
-from branchmem.errors import DimensionMismatch, InvalidFilter
+from branchmem.errors import BadEmbedding, DimensionMismatch, InvalidFilter
 from branchmem.errors.langgraph import UnfitItem
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.base import (
@@ -173,6 +173,13 @@ def test_texts_are_ordered_as_texts(store: BranchStore) -> None:
     assert keys(store.search(("n",), filter={"day": {"$gt": "2026-01-15"}})) == ["2026-02-01"]
 
 
+def test_numbers_are_ordered_however_large_they_are(store: BranchStore) -> None:
+    store.put(("n",), "k", {"large": 10**400, "small": 1.5})
+
+    assert keys(store.search(("n",), filter={"large": {"$gt": 10**400 - 1}, "small": {"$lt": 10**400}})) == ["k"]
+    assert keys(store.search(("n",), filter={"large": {"$lte": "7"}})) == []
+
+
 def test_an_operator_that_there_is_none_is_refused(store: BranchStore) -> None:
     store.put(("n",), "a", {"cups": 2})
     with pytest.raises(InvalidFilter, match=r"\$near"):
@@ -291,6 +298,16 @@ def test_the_whole_value_is_embedded_where_no_field_is_named(opened: Callable[..
 def test_vectors_of_another_length_are_refused(opened: Callable[..., BranchStore]) -> None:
     with pytest.raises(DimensionMismatch):
         opened(index={**INDEX, "dims": 3}).put(("n",), "k", {"text": "aaa"})
+
+
+@pytest.mark.parametrize("given", [None, [], [1.0], [["a"]], [[]], [[1.0], [1.0]], [[float("nan")]], [[1e300]]])
+def test_what_is_not_one_row_of_finite_numbers_a_text_is_refused(
+    opened: Callable[..., BranchStore], given: Any
+) -> None:
+    store = opened(index={"dims": 1, "embed": lambda texts: given, "fields": ["text"]})
+    with pytest.raises(BadEmbedding):
+        store.put(("n",), "k", {"text": "aaa"})
+    assert store.get(("n",), "k") is None
 
 
 def test_items_live_as_long_as_they_were_given_to(opened: Callable[..., BranchStore]) -> None:

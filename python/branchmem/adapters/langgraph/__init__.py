@@ -11,6 +11,7 @@ thread.
 store     BranchStore, a LangGraph store over a branchmem store
 wrapping  branching, which wraps a checkpointer
 saver     a checkpointer that is wrapped
+lacking   what a checkpointer has to tell of the checkpoints above one
 places    where a call stands: its run, its task, the checkpoints that these started from
 naming    what threads, checkpoints and items are called in a store
 pending   what was put and no checkpoint has yet

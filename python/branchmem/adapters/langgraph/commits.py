@@ -7,7 +7,7 @@ it is one transaction, before the checkpointer saves: a checkpoint that is never
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -92,6 +92,15 @@ def anchor_of(store: Store, place: Place) -> str:
     return thread_message(run.thread) if run.last is None else checkpoint_message(run.thread, run.last)
 
 
+def product_of(store: Store, place: Place) -> str | None:
+    """The message of the checkpoint that the step of a task has produced; None before the store has it."""
+    product = place.run.product(place.levels[0].base)
+    if product is None:
+        return None
+    message = checkpoint_message(place.run.thread, product)
+    return message if store.skeleton(message) else None
+
+
 def seen_by(store: Store, place: Place, rows: Iterable[Row], anchor: str) -> list[Row]:
     """Of what is pending, what a task sees: that of its run, and of an earlier run what its step will take."""
     return [row for row in rows if _is_seen(store, place, row, anchor)]
@@ -136,6 +145,7 @@ def save(
                 events.append(each.to_message(_parent_of(store, each, root)))
         rows = rows_of(writer, saved.thread)
         if run is not None:
+            rows = rows if saved.namespace else pending.unwanted(writer, rows, run)
             taken = taken_by(store, rows, saved.namespace, saved.parent, run, saved.id)
             if not resumes:
                 taken = [row for row in taken if row.run == run.token]
@@ -144,27 +154,29 @@ def save(
                 found = [event for event in found if not isinstance(event, Retraction)]
             events += found
         if not saved.namespace:
-            _move_ref(store, writer, saved)
+            if not taken:  # else it waits until the checkpointer has saved
+                _move_ref(writer, saved)
             over = [row for row in rows if "" in row.taken and _is_past(store, saved, row.taken[""][0])]
-            pending.remove(writer, over)
+            pending.remove(writer, [row for row in over if not row.wanted])
         return events, bool(taken)
 
     return store.transact(plan, tables=_TABLES)[1]
 
 
-def settle(store: Store, saved: Saved, run: Run, *, is_wanted: Callable[[str], bool]) -> None:
-    """Remove what a checkpoint of a thread took of its own run, once the checkpointer has saved it.
+def settle(store: Store, saved: Saved, run: Run) -> None:
+    """Remove what a checkpoint of a thread took of its own run, once the checkpointer has saved it, and move the ref.
 
-    `is_wanted` says of a checkpoint whether another run goes on from it, which may do without doing its tasks again.
     Cost: one commit.
     """
 
     def plan(writer: Writer) -> tuple[tuple[()], int]:
         rows = rows_of(writer, saved.thread)
-        over = [row for row in rows if row.run == run.token and row.taken.get("", ("", None))[0] == saved.id]
-        return (), pending.remove(writer, [row for row in over if not is_wanted(row.levels[0].base)])
+        taken = [row for row in rows if row.taken.get("", ("", None))[0] == saved.id]
+        if taken:  # the thread was not deleted meanwhile
+            _move_ref(writer, saved)
+        return (), pending.remove(writer, [row for row in taken if row.run == run.token and not row.wanted])
 
-    store.transact(plan, tables=pending.TABLES)
+    store.transact(plan, tables=_TABLES)
 
 
 def put_shared(store: Store, rows: Sequence[Row]) -> None:
@@ -179,6 +191,22 @@ def put_shared(store: Store, rows: Sequence[Row]) -> None:
         return [Message(SHARED, None, role="thread"), *_events(store, rows, SHARED, None)], None
 
     store.transact(plan, tables=())
+
+
+def put_by(store: Store, place: Place, rows: Sequence[Row]) -> None:
+    """Append what a task puts: pending until its step has produced a checkpoint, from then on at that one.
+
+    Cost: one commit, and the view there where the step is over.
+    """
+
+    def plan(writer: Writer) -> tuple[list[Event], None]:
+        product = product_of(store, place)
+        if product is not None:
+            return _events(store, rows, product, store.at(product, count=False)), None
+        pending.add(writer, rows)
+        return [], None
+
+    store.transact(plan, tables=pending.TABLES)
 
 
 def put_at(store: Store, anchor: str, rows: Sequence[Row]) -> None:
@@ -324,12 +352,16 @@ def _is_past(store: Store, saved: Saved, checkpoint: str) -> bool:
     return parent is not None and bool(store.skeleton(parent)) and store.tree.is_ancestor(message, parent)
 
 
-def _move_ref(store: Store, writer: Writer, saved: Saved) -> None:
+def _move_ref(writer: Writer, saved: Saved) -> None:
     """Let the ref of the thread stand at the checkpoint, unless it stands at a later one."""
     ref = thread_ref(saved.thread)
-    head = _head(writer, ref)
-    if head is None or head.rpartition("@")[2] < saved.message.rpartition("@")[2]:
+    if is_later(saved.message, _head(writer, ref)):
         refs_of.write_move(writer, ref, saved.message, saved.source or "save")
+
+
+def is_later(message: str, head: str | None) -> bool:
+    """Whether the checkpoint that a message is was made after that at which a ref stands."""
+    return head is None or head.rpartition("@")[2] < message.rpartition("@")[2]
 
 
 def _head(reader: Reader, ref: str) -> str | None:

@@ -54,10 +54,17 @@ def _holds(value: Any, name: str, operand: Any) -> bool:
         return bool(value != operand)
     if name not in _ORDERS:
         raise InvalidFilter("filter", name, f"the operators are $eq $ne {' '.join(_ORDERS)}")
+    if _is_number(value) and _is_number(operand):  # as they are: a whole number may be too large for a float
+        return _ORDERS[name](value, operand)
     try:
         return _ORDERS[name](float(value), float(operand))
-    except (TypeError, ValueError):  # texts, such as times, are ordered as texts; what is neither stands in no order
+    except (TypeError, ValueError, OverflowError):
+        # texts, such as times, are ordered as texts; what is neither stands in no order
         return isinstance(value, str) and isinstance(operand, str) and _ORDERS[name](value, operand)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float))
 
 
 def _matches(condition: MatchCondition, namespace: Namespace) -> bool:

@@ -12,14 +12,17 @@ from typing import Any, Literal
 from langgraph.store.base import IndexConfig, PutOp, SearchOp, ensure_embeddings, get_text_at_path, tokenize_path
 
 from branchmem.adapters.langgraph.items import Found
-from branchmem.errors import DimensionMismatch, InvalidSearch
+from branchmem.errors import BadEmbedding, DimensionMismatch, InvalidSearch
 
 #: The vectors of each put, and that of each query.
 Vectors = tuple[list[list[list[float]]], dict[str, list[float]]]
 
 
 class Meaning:
-    """How a store embeds, from LangGraph's index configuration: `dims`, `embed`, `fields`."""
+    """How a store embeds, from LangGraph's index configuration: `dims`, `embed`, `fields`.
+
+    Raises: BadEmbedding for what is not one row of finite numbers a text; DimensionMismatch.
+    """
 
     def __init__(self, index: IndexConfig) -> None:
         embed = index.get("embed")
@@ -34,7 +37,7 @@ class Meaning:
         texts, queries = self._texts(puts), _queries(searches)
         rows = self._embeddings.embed_documents(_flat(texts)) if _flat(texts) else []
         return self._split(texts, rows), {
-            query: self._checked(self._embeddings.embed_query(query)) for query in queries
+            query: self._checked([query], [self._embeddings.embed_query(query)])[0] for query in queries
         }
 
     async def avectors(self, puts: Sequence[PutOp], searches: Sequence[SearchOp]) -> Vectors:
@@ -42,7 +45,7 @@ class Meaning:
         texts, queries = self._texts(puts), _queries(searches)
         rows = await self._embeddings.aembed_documents(_flat(texts)) if _flat(texts) else []
         return self._split(texts, rows), {
-            query: self._checked(await self._embeddings.aembed_query(query)) for query in queries
+            query: self._checked([query], [await self._embeddings.aembed_query(query)])[0] for query in queries
         }
 
     def _texts(self, puts: Sequence[PutOp]) -> list[list[str]]:
@@ -55,14 +58,28 @@ class Meaning:
         paths = [field if field == "$" else tokenize_path(field) for field in fields]
         return [text for path in paths for text in get_text_at_path(dict(value), path)]
 
-    def _split(self, texts: Sequence[Sequence[str]], rows: Sequence[Sequence[float]]) -> list[list[list[float]]]:
-        waiting = iter(rows)
-        return [[self._checked(next(waiting)) for _ in each] for each in texts]
+    def _split(self, texts: Sequence[Sequence[str]], given: Any) -> list[list[list[float]]]:
+        waiting = iter(self._checked(_flat(texts), given))
+        return [[next(waiting) for _ in each] for each in texts]
 
-    def _checked(self, row: Sequence[float]) -> list[float]:
-        if self._dims is not None and len(row) != self._dims:
-            raise DimensionMismatch("index", self._dims, len(row))
-        return list(row)
+    def _checked(self, texts: list[str], given: Any) -> list[list[float]]:
+        import numpy as np
+
+        if not texts:
+            return []
+        try:
+            with np.errstate(over="ignore"):
+                rows = np.asarray(given, np.float32)
+        except (TypeError, ValueError):
+            raise BadEmbedding("index", f"it gave {type(given).__name__} for {len(texts)} texts") from None
+        if rows.ndim != 2 or len(rows) != len(texts) or not rows.shape[1]:
+            raise BadEmbedding("index", f"it gave the shape {rows.shape} for {len(texts)} texts")
+        if self._dims is not None and rows.shape[1] != self._dims:
+            raise DimensionMismatch("index", self._dims, rows.shape[1])
+        if not np.isfinite(rows).all():
+            raise BadEmbedding("index", "it gave NaN, or a number beyond what float32 can hold")
+        checked: list[list[float]] = rows.tolist()
+        return checked
 
 
 def nearest(found: Sequence[Found], query: Sequence[float]) -> list[tuple[Found, float | None]]:

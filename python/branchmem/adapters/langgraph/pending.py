@@ -46,6 +46,8 @@ class Row:
     taken: dict[str, tuple[str, str | None]] = field(default_factory=dict)
     #: The namespaces of the loops in which the task is done.
     done: tuple[str, ...] = ()
+    #: The runs that began where the task stands, and have saved nothing yet: they may do without doing it again.
+    wanted: tuple[str, ...] = ()
     #: Its key in the table, which orders rows; empty until it is written.
     place: bytes = b""
 
@@ -62,13 +64,14 @@ class Row:
         form = [
             *(self.id, self.run, self.thread, self.levels, self.attempts, self.item, self.text),
             *(self.created.isoformat(), self.meta, self.taken, self.done),
+            *self.wanted,
         ]
         return json.dumps(form).encode()
 
     @classmethod
     def from_bytes(cls, place: bytes, value: bytes) -> Row:
         """The row that `to_bytes` wrote."""
-        id, run, thread, levels, attempts, item, text, created, meta, taken, done = json.loads(value)
+        id, run, thread, levels, attempts, item, text, created, meta, taken, done, *wanted = json.loads(value)
         return cls(
             id=id,
             run=run,
@@ -81,6 +84,7 @@ class Row:
             meta=meta,
             taken={namespace: (checkpoint, memory) for namespace, (checkpoint, memory) in taken.items()},
             done=tuple(done),
+            wanted=tuple(wanted),
             place=place,
         )
 
@@ -105,16 +109,6 @@ def add(writer: Writer, rows: Iterable[Row]) -> None:
         table.put(prefix + number.to_bytes(_NUMBER_BYTES, "big"), row.to_bytes())
 
 
-def append(store: Store, rows: Iterable[Row]) -> None:
-    """Append rows.  Cost: one commit."""
-
-    def plan(writer: Writer) -> tuple[tuple[()], None]:
-        add(writer, rows)
-        return (), None
-
-    store.transact(plan, tables=TABLES)
-
-
 def change(writer: Writer, row: Row) -> None:
     """Write a row as it is now, inside a transaction."""
     writer.table("pending").put(row.place, row.to_bytes())
@@ -124,6 +118,36 @@ def remove(writer: Writer, rows: Iterable[Row]) -> int:
     """Remove rows, inside a transaction, and say how many were there."""
     table = writer.table("pending")
     return sum(table.delete(row.place) for row in rows)
+
+
+def want(store: Store, run: Run, base: str) -> None:
+    """Let what other runs have put from a checkpoint on be kept until this one, which goes on from there, has saved.
+
+    Cost: a look at what is pending; one commit, where anything is from there.
+    """
+
+    def concerned(reader: Reader) -> list[Row]:
+        rows = [row for row in rows_of(reader, run.thread) if run.token not in (row.run, *row.wanted)]
+        return [row for row in rows if any(not level.namespace and level.base == base for level in row.levels)]
+
+    def plan(writer: Writer) -> tuple[tuple[()], None]:
+        for row in concerned(writer):
+            change(writer, replace(row, wanted=(*row.wanted, run.token)))
+        return (), None
+
+    if store.snapshot(concerned, tables=TABLES):
+        store.transact(plan, tables=TABLES)
+
+
+def unwanted(writer: Writer, rows: Iterable[Row], run: Run) -> list[Row]:
+    """Rows as they are once a run does not want them any more, inside a transaction."""
+    found = []
+    for row in rows:
+        if run.token in row.wanted:
+            row = replace(row, wanted=tuple(token for token in row.wanted if token != run.token))
+            change(writer, row)
+        found.append(row)
+    return found
 
 
 def is_void(store: Store, row: Row, run: Run, within: str = "") -> bool:
@@ -167,7 +191,8 @@ def taken_by(store: Store, rows: Iterable[Row], namespace: str, parent: str | No
 
 def is_left(store: Store, row: Row, level: Level, run: Run) -> bool:
     """Whether a row of an earlier run stands for work that `run`, which goes on from there, does not do again."""
-    if level.namespace in row.done and level not in run.attempts:
+    is_done_again = level in run.attempts or (run.is_replay and level.base == run.loaded)
+    if level.namespace in row.done and not is_done_again:
         return True
     return is_kept(store, row, level.namespace, list(run.tips.values()))
 
@@ -176,7 +201,7 @@ def finish(store: Store, run: Run, thread: str, namespace: str, base: str, task:
     """Note that a task is done, or (failed, interrupted) will be run again.
 
     Rows of a task that will be run again are removed.  What a subgraph in it has saved stays, and what it has put:
-    it may go on for a while, and save that.
+    it may go on for a while, and save that.  The step will not be saved by this run, which wants nothing any more.
     Cost: a look at what is pending; one commit, where anything of the task is.
     """
     level = Level(namespace, base, task)
@@ -190,6 +215,9 @@ def finish(store: Store, run: Run, thread: str, namespace: str, base: str, task:
         kept = [row for row in rows if is_kept(store, row, namespace, list(run.tips.values()))]
         return [row for row in {row.id: row for row in own + kept}.values() if namespace not in row.done]
 
+    def is_wanting(reader: Reader) -> bool:
+        return not is_done and any(run.token in row.wanted for row in rows_of(reader, thread))
+
     def plan(writer: Writer) -> tuple[tuple[()], None]:
         rows = concerned(writer)
         if is_done:
@@ -197,10 +225,12 @@ def finish(store: Store, run: Run, thread: str, namespace: str, base: str, task:
                 change(writer, replace(row, done=(*row.done, namespace)))
         else:
             remove(writer, rows)
+            unwanted(writer, rows_of(writer, thread), run)
         return (), None
 
-    run.attempt(level, run.attempts.get(level, 1) + (0 if is_done else 1))
-    if store.snapshot(concerned, tables=TABLES):
+    if namespace or not is_done or level in run.attempts:  # else it is no task: channels keep their own changes so
+        run.attempt(level, run.attempts.get(level, 1) + (0 if is_done else 1))
+    if store.snapshot(lambda reader: concerned(reader) or is_wanting(reader), tables=TABLES):
         store.transact(plan, tables=TABLES)
 
 
@@ -224,12 +254,19 @@ def begin_loop(store: Store, run: Run, namespace: str) -> None:
 def collect(store: Store, older_than: timedelta, now: datetime) -> int:
     """Remove what crashed steps left, if it is older: nothing will ever take it.  How many rows that were.
 
-    What waits for the other tasks of its step stays, however old, as it does in the checkpointer.
+    What waits for the other tasks of its step stays, however old, as it does in the checkpointer; what was kept for a
+    run that crashed as well goes once the thread has gone on.
     Cost: a look at all that is pending; one commit, where anything is removed.
     """
 
     def dead(reader: Reader) -> list[Row]:
-        return [row for row in all_rows(reader) if not row.done and not row.taken and now - row.created >= older_than]
+        return [row for row in all_rows(reader) if now - row.created >= older_than and is_dead(row)]
+
+    def is_dead(row: Row) -> bool:
+        if "" in row.taken and row.wanted:
+            message = checkpoint_message(row.thread, row.taken[""][0])
+            return bool(store.skeleton(message)) and bool(store.tree.children(message))
+        return not row.done and not row.taken
 
     if not store.snapshot(dead, tables=TABLES):
         return 0

@@ -24,6 +24,7 @@ from branchmem.canonical import new_id
 _MAX_RUNS: Final = 10_000
 
 _RUNTIME: Final = "__pregel_runtime"
+_REPLAY: Final = "__pregel_replay_state"
 _LOOP: Final = "|"
 _TASK: Final = ":"
 
@@ -47,13 +48,17 @@ class Run:
     token: str = field(default_factory=new_id)
     #: The checkpoint of the thread that was saved or loaded last, and is known to the store; None in a new thread.
     last: str | None = None
-    #: The checkpoints of the thread that were saved by it, in order.
+    #: The checkpoints of the thread that it has saved, or is saving, in order.
     saved: list[str] = field(default_factory=list)
     #: The checkpoint that the run began with, and the versions of its channels.
     loaded: str | None = None
     versions: Mapping[str, Any] = field(default_factory=dict)
+    #: Whether that was named, and not taken for being the latest.
+    is_named: bool = False
     #: Whether tasks of it had failed, or asked.
     is_half_done: bool = False
+    #: Whether those that were done are done again: the checkpoint was named, to go back to it, or is not the latest.
+    is_replay: bool = False
     #: The checkpoint of each subgraph that was saved or loaded last, by its namespace.
     tips: dict[str, str] = field(default_factory=dict)
     #: The loops that began with a checkpoint which was named: LangGraph looks next whether it is the latest.
@@ -78,7 +83,7 @@ class Run:
                     self.tips.pop(namespace, None)
 
     def product(self, base: str) -> str | None:
-        """The checkpoint that the step from this one has produced; None while the step goes on."""
+        """The checkpoint that the step from this one produces, if it is saved or being saved; None before."""
         at = bisect_right(self.saved, base)
         return self.saved[at] if at < len(self.saved) else None
 
@@ -136,14 +141,6 @@ class Runs:
                 self._runs.move_to_end((id(control), thread))
         return run
 
-    def others_from(self, run: Run, checkpoint: str) -> bool:
-        """Whether another run of the same thread began with a checkpoint."""
-        with self._lock:
-            return any(
-                other is not run and other.thread == run.thread and other.loaded == checkpoint
-                for other in self._runs.values()
-            )
-
 
 def _watched(runs: Runs) -> type[Runtime[Any]]:
     """The class of runtimes that tell of attempts: LangGraph makes a copy with the number of each."""
@@ -182,6 +179,16 @@ def current_config() -> RunnableConfig | None:
 def is_in_task(config: RunnableConfig) -> bool:
     """Whether a configuration is that of a task, and not that which a run begins with."""
     return "__pregel_task_id" in config.get("configurable", {})
+
+
+def task_of(config: RunnableConfig | None) -> str | None:
+    """The task of a configuration, None where it is that of none."""
+    return None if config is None else config.get("configurable", {}).get("__pregel_task_id")
+
+
+def is_replay(config: RunnableConfig) -> bool:
+    """Whether a configuration is from a run that goes back to a checkpoint."""
+    return config.get("configurable", {}).get(_REPLAY) is not None
 
 
 def thread_of(config: RunnableConfig) -> str | None:

@@ -2,13 +2,13 @@
 
 The checkpointer saves as before, and decides alone what a graph goes on from.  Before it saves, the store learns the
 checkpoint and takes what is pending; where the checkpointer then fails, nothing stands at what the store has learnt.
+Before it deletes, the store erases: only the checkpointer knows whose a thread is, so that who tries again can.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from branchmem.adapters.langgraph import commits, pending, threads
 from branchmem.adapters.langgraph.commits import Saved
+from branchmem.adapters.langgraph.lacking import Lacking, all_beside, at_thread, copied, is_copy, time_of
 from branchmem.adapters.langgraph.places import Run, attempt_of, control_of, is_in_task, levels_of, thread_of
 from branchmem.adapters.langgraph.store import BranchStore
 from branchmem.session.settled import settled
@@ -77,6 +78,8 @@ class BranchingSaver(BaseCheckpointSaver[Any]):
         found = self.saver.get_tuple(config)
         if control_of(config) is not None:
             lacks = self._begin(config, found)
+            while self._may_be_past(config, found) and _is_another(later := self.saver.get_tuple(config), found):
+                found, lacks = later, self._begin(config, later)
             while lacks is not None and lacks.above is not None:
                 lacks.add(self.saver.get_tuple(lacks.above))
             self._learn(config, lacks)
@@ -87,6 +90,8 @@ class BranchingSaver(BaseCheckpointSaver[Any]):
         found = await self.saver.aget_tuple(config)
         if control_of(config) is not None:
             lacks = await settled(partial(self._begin, config, found))
+            while self._may_be_past(config, found) and _is_another(later := await self.saver.aget_tuple(config), found):
+                found, lacks = later, await settled(partial(self._begin, config, later))
             while lacks is not None and lacks.above is not None:
                 lacks.add(await self.saver.aget_tuple(lacks.above))
             await settled(partial(self._learn, config, lacks))
@@ -128,10 +133,13 @@ class BranchingSaver(BaseCheckpointSaver[Any]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Save, after the store has taken what belongs to the checkpoint."""
-        lacks = self._lacking(config)
+        below = config
+        if is_copy(config, metadata):
+            below = copied(config, checkpoint, self.saver.list(all_beside(config)))
+        lacks = self._lacking(below)
         while lacks is not None and lacks.above is not None:
             lacks.add(self.saver.get_tuple(lacks.above))
-        settle = self._save(config, checkpoint, metadata, lacks)
+        settle = self._save(below, checkpoint, metadata, lacks)
         done = self.saver.put(config, checkpoint, self._signed(config, metadata), new_versions)
         if settle is not None:
             settle()
@@ -145,10 +153,13 @@ class BranchingSaver(BaseCheckpointSaver[Any]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """As `put`."""
-        lacks = await settled(partial(self._lacking, config))
+        below = config
+        if is_copy(config, metadata):
+            below = copied(config, checkpoint, [each async for each in self.saver.alist(all_beside(config))])
+        lacks = await settled(partial(self._lacking, below))
         while lacks is not None and lacks.above is not None:
             lacks.add(await self.saver.aget_tuple(lacks.above))
-        settle = await settled(partial(self._save, config, checkpoint, metadata, lacks))
+        settle = await settled(partial(self._save, below, checkpoint, metadata, lacks))
         done = await self.saver.aput(config, checkpoint, self._signed(config, metadata), new_versions)
         if settle is not None:
             await settled(settle)
@@ -171,14 +182,14 @@ class BranchingSaver(BaseCheckpointSaver[Any]):
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread, and erase what was remembered in it."""
         owners = self.owners(thread_id)
-        self.saver.delete_thread(thread_id)
         self.mirror(owners, partial(threads.delete, thread=str(thread_id)))
+        self.saver.delete_thread(thread_id)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """As `delete_thread`."""
         owners = await self.aowners(thread_id)
-        await self.saver.adelete_thread(thread_id)
         await settled(partial(self.mirror, owners, partial(threads.delete, thread=str(thread_id))))
+        await self.saver.adelete_thread(thread_id)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -202,10 +213,10 @@ class BranchingSaver(BaseCheckpointSaver[Any]):
         """Whether threads have owners, since the store is a pool."""
         return self.branch_store.has_owners
 
-    def _begin(self, config: RunnableConfig, found: CheckpointTuple | None) -> _Lacking | None:
+    def _begin(self, config: RunnableConfig, found: CheckpointTuple | None) -> Lacking | None:
         """A run begins, or a subgraph in it; what the store lacks of the checkpoint that it begins with."""
         thread, namespace = thread_of(config), _namespace(config)
-        if thread is None or (is_in_task(config) and not namespace) or self._only_looks(config, namespace):
+        if thread is None or (is_in_task(config) and not namespace) or self._only_looks(config, namespace, found):
             return None
         self.branch_store.runs.watch(config)
         if namespace:
@@ -215,18 +226,32 @@ class BranchingSaver(BaseCheckpointSaver[Any]):
         if found is None:
             return None
         if config["configurable"].get("checkpoint_id"):
+            run.is_named = True
             run.looking.add("")
         run.last = run.loaded = found.checkpoint["id"]
         run.versions = dict(found.checkpoint["channel_versions"])
         run.is_half_done = _is_half_done(found)
+        with self.branch_store.opened(config) as store:
+            pending.want(store, run, found.checkpoint["id"])
         return self._lacking_at(config, thread, found.checkpoint["id"], found)
 
-    def _only_looks(self, config: RunnableConfig, namespace: str) -> bool:
+    def _may_be_past(self, config: RunnableConfig, found: CheckpointTuple | None) -> bool:
+        """Whether a run has begun with what is the latest checkpoint, some of whose tasks are done.
+
+        Another run may have gone on from there meanwhile, before it was known that this one wants what those have put.
+        """
+        run = self.branch_store.runs.of(config)
+        if run is None or found is None or run.is_named or is_in_task(config) or _namespace(config):
+            return False
+        return run.loaded == found.checkpoint["id"] and bool(_tasks(found, done=True))
+
+    def _only_looks(self, config: RunnableConfig, namespace: str, found: CheckpointTuple | None) -> bool:
         """Whether a loop has begun with a checkpoint that was named, and this asks which one is the latest."""
         run = self.branch_store.runs.of(config)
         if run is None or config["configurable"].get("checkpoint_id", "") is not None or namespace not in run.looking:
             return False
         run.looking.discard(namespace)
+        run.is_replay |= not namespace and found is not None and found.checkpoint["id"] != run.loaded
         return True
 
     def _begin_loop(self, config: RunnableConfig, namespace: str, found: CheckpointTuple | None) -> None:
@@ -237,8 +262,11 @@ class BranchingSaver(BaseCheckpointSaver[Any]):
         _note_start(run, config, found)
         if found is not None and config["configurable"].get("checkpoint_id"):
             run.looking.add(namespace)
+        levels = levels_of(config, run.tasks)
         with self.branch_store.opened(config) as store:
             pending.begin_loop(store, run, namespace)
+            if found is not None and levels:
+                pending.want(store, run, levels[0].base)
 
     def _note_tip(self, config: RunnableConfig | None, found: CheckpointTuple | None) -> None:
         """The checkpoint that a subgraph begins with, None for a new one, where a run that goes back lists them."""
@@ -248,7 +276,7 @@ class BranchingSaver(BaseCheckpointSaver[Any]):
             _note_loop(run, config)
             _note_start(run, config, found)
 
-    def _lacking(self, config: RunnableConfig) -> _Lacking | None:
+    def _lacking(self, config: RunnableConfig) -> Lacking | None:
         """What the store lacks above a checkpoint of a thread that is to be saved."""
         parent = config["configurable"].get("checkpoint_id")
         thread = thread_of(config)
@@ -258,22 +286,22 @@ class BranchingSaver(BaseCheckpointSaver[Any]):
 
     def _lacking_at(
         self, config: RunnableConfig, thread: str, checkpoint: str, found: CheckpointTuple | None
-    ) -> _Lacking | None:
+    ) -> Lacking | None:
         with self.branch_store.opened(config) as store:
             if commits.is_known(store, thread, checkpoint):
                 return None
-            lacks = _Lacking(thread, checkpoint, lambda id: commits.is_known(store, thread, id))
+            lacks = Lacking(thread, checkpoint, lambda id: commits.is_known(store, thread, id))
         if found is not None:
             lacks.add(found)
         return lacks
 
-    def _learn(self, config: RunnableConfig, lacks: _Lacking | None) -> None:
+    def _learn(self, config: RunnableConfig, lacks: Lacking | None) -> None:
         if lacks is not None and lacks.found:
             with self.branch_store.opened(config) as store:
                 commits.save(store, lacks.found[-1], lacks.found[:-1], None, resumes=False)
 
     def _save(
-        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, lacks: _Lacking | None
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, lacks: Lacking | None
     ) -> Callable[[], None] | None:
         """Tell the store of a checkpoint that will be saved; what is to be done once it is."""
         thread = thread_of(config)
@@ -287,9 +315,11 @@ class BranchingSaver(BaseCheckpointSaver[Any]):
             config["configurable"].get("checkpoint_id") or None,
             namespace,
             _around(namespace, metadata),
-            _time(checkpoint),
+            time_of(checkpoint),
             metadata.get("source"),
         )
+        if run is not None and not namespace:
+            run.saved.append(saved.id)  # what its step puts late looks here, once the store has it
         resumes = metadata.get("source") == "loop" and (run is None or _resumes(run, saved, checkpoint))
         with self.branch_store.opened(config) as store:
             above = [] if lacks is None else lacks.found
@@ -301,13 +331,11 @@ class BranchingSaver(BaseCheckpointSaver[Any]):
             run.tips[namespace] = saved.id
             return None
         run.last = saved.id
-        run.saved.append(saved.id)
         return partial(self._settle, config, saved, run) if has_taken else None
 
     def _settle(self, config: RunnableConfig, saved: Saved, run: Run) -> None:
-        runs = self.branch_store.runs
         with self.branch_store.opened(config) as store:
-            commits.settle(store, saved, run, is_wanted=partial(runs.others_from, run))
+            commits.settle(store, saved, run)
 
     def _finish(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task: str) -> None:
         """A task has written: it is done where any of that is no mere word about its failure or its question."""
@@ -347,42 +375,6 @@ def owners_of(found: Iterable[CheckpointTuple]) -> list[str | None]:
     return list(dict.fromkeys(str(owner) for owner in named if owner is not None))
 
 
-class _Lacking:
-    """Checkpoints of a thread that the store lacks, from one upwards until one that it has, or the first."""
-
-    def __init__(self, thread: str, checkpoint: str, is_known: Any) -> None:
-        self._thread = thread
-        self._is_known = is_known
-        #: The next one to be looked for.
-        self.above: RunnableConfig | None = at_thread(thread, checkpoint)
-        self.found: list[Saved] = []
-
-    def add(self, found: CheckpointTuple | None) -> None:
-        """Take in what was looked for, which is the next one above."""
-        self.above = None
-        if found is None:
-            return
-        parent = (found.parent_config or {}).get("configurable", {}).get("checkpoint_id")
-        self.found.insert(
-            0,
-            Saved(
-                self._thread,
-                found.checkpoint["id"],
-                parent,
-                created=_time(found.checkpoint),
-                source=found.metadata.get("source"),
-            ),
-        )
-        if parent and not self._is_known(parent):
-            self.above = at_thread(self._thread, parent)
-
-
-def at_thread(thread: str, checkpoint: str | None = None) -> RunnableConfig:
-    """The configuration that names a thread, or a checkpoint of it."""
-    configurable = {"thread_id": thread, "checkpoint_ns": ""}
-    return {"configurable": configurable | ({} if checkpoint is None else {"checkpoint_id": checkpoint})}
-
-
 def _namespace(config: RunnableConfig) -> str:
     return str(config["configurable"].get("checkpoint_ns") or "")
 
@@ -407,22 +399,23 @@ def _note_start(run: Run, config: RunnableConfig, found: CheckpointTuple | None)
 
 def _is_half_done(found: CheckpointTuple) -> bool:
     """Whether tasks that started from a checkpoint have failed, or wait for an answer."""
+    return bool(_tasks(found, done=False) - _tasks(found, done=True))
+
+
+def _tasks(found: CheckpointTuple, *, done: bool) -> set[str]:
+    """The tasks that started from a checkpoint and have written output; or those that have failed, or asked."""
     writes = [(task, channel) for task, channel, _ in found.pending_writes or () if task != _NULL_TASK]
-    return bool({task for task, _ in writes} - {task for task, channel in writes if channel not in _CONTROL})
+    return {task for task, channel in writes if (channel not in _CONTROL) == done}
+
+
+def _is_another(later: CheckpointTuple | None, found: CheckpointTuple | None) -> bool:
+    return later is not None and found is not None and later.checkpoint["id"] != found.checkpoint["id"]
 
 
 def _around(namespace: str, metadata: CheckpointMetadata) -> str | None:
     """The checkpoint of the innermost loop around a subgraph, which its step started from."""
     around = [(len(name), base) for name, base in metadata.get("parents", {}).items() if len(name) < len(namespace)]
     return max(around)[1] if namespace and around else None
-
-
-def _time(checkpoint: Checkpoint) -> datetime | None:
-    try:
-        time = datetime.fromisoformat(checkpoint["ts"])
-    except (KeyError, TypeError, ValueError):
-        return None
-    return time if time.utcoffset() is not None else None
 
 
 def _resumes(run: Run, saved: Saved, checkpoint: Checkpoint) -> bool:

@@ -66,6 +66,8 @@ def items_of(store: Store, stand: Place | str | None, *, is_shared: bool) -> See
     rows: list[Row] = []
     anchors = []
     if isinstance(stand, Place):
+        stand = commits.product_of(store, stand) or stand
+    if isinstance(stand, Place):
         thread = stand.run.thread
         rows = store.snapshot(lambda reader: pending.rows_of(reader, thread), tables=pending.TABLES)
         anchor = commits.anchor_of(store, stand)

@@ -42,7 +42,9 @@ from branchmem.adapters.langgraph.places import (
     attempt_of,
     current_config,
     is_in_task,
+    is_replay,
     levels_of,
+    task_of,
     thread_of,
 )
 from branchmem.adapters.langgraph.seeing import Seen, items_of
@@ -92,14 +94,16 @@ class BranchStore(BaseStore):
         self._owner = owner
         self._clock = clock
         self._meaning = None if index is None else Meaning(index)
-        self._at: ContextVar[RunnableConfig | None] = ContextVar("branchmem.langgraph.at", default=None)
+        #: The configuration given to `at`, and the task in which it was given.
+        self._at = ContextVar[tuple[RunnableConfig, str | None] | None]("branchmem.langgraph.at", default=None)
 
     @contextmanager
     def at(self, config: RunnableConfig) -> Iterator[BranchStore]:
         """Stand at a checkpoint that was saved, as `graph.get_state(config).config` names it, in a run or outside.
 
         What is put belongs to that checkpoint, and so to every branch below it.  A configuration that names no
-        checkpoint says whose store is meant, for what is shared.
+        checkpoint says whose store is meant, for what is shared.  A task of a graph that is run meanwhile stands at its
+        own step.
         Raises: UnknownCheckpoint.
         """
         thread, checkpoint = thread_of(config), config.get("configurable", {}).get("checkpoint_id")
@@ -107,7 +111,7 @@ class BranchStore(BaseStore):
             with self.opened(config) as store:
                 if not commits.is_known(store, str(thread), checkpoint):
                     raise UnknownCheckpoint(str(thread), checkpoint)
-        token = self._at.set(config)
+        token = self._at.set((config, task_of(current_config())))
         try:
             yield self
         finally:
@@ -177,8 +181,10 @@ class BranchStore(BaseStore):
 
     def _here(self) -> tuple[RunnableConfig, bool]:
         """The configuration that says where this call stands, and whether it is that of `at`, not that of the task."""
-        given = self._at.get()
-        return given or current_config() or _NO_CONFIG, given is not None
+        given, here = self._at.get(), current_config()
+        if given is not None and given[1] == task_of(here):
+            return given[0], True
+        return here or _NO_CONFIG, False
 
     def _batch(
         self, config: RunnableConfig, is_given: bool, ops: Sequence[Op], vectors: Vectors | None
@@ -193,7 +199,7 @@ class BranchStore(BaseStore):
         stand = self._stand(config, is_given, anchored[0]) if anchored else None
         with self.opened(config) as store:
             reads = [op for op in ops if not isinstance(op, PutOp)]
-            seen = self._seen(store, stand) if reads else None
+            seen = items_of(store, stand, is_shared=bool(self.shared)) if reads else None
             answers = [None if isinstance(op, PutOp) or seen is None else self._read(seen, op, queries) for op in ops]
             if seen is not None:
                 self._refresh(store, ops, answers, seen)
@@ -219,14 +225,10 @@ class BranchStore(BaseStore):
         levels = () if run is None else levels_of(config, run.tasks)
         if run is None or not levels:
             raise NoCheckpoint(namespace, "the run of this task is not known here: it must begin in this process")
-        product = run.product(levels[0].base)
-        if product is not None:  # what is left of a step that is over belongs to what that has produced
-            return checkpoint_message(run.thread, product)
-        run.attempt(levels[-1], attempt_of(config))
+        run.is_replay |= is_replay(config)
+        if run.product(levels[0].base) is None:
+            run.attempt(levels[-1], attempt_of(config))
         return Place(run, levels, run.attempts_at(levels, attempt_of(config)))
-
-    def _seen(self, store: Store, stand: Place | str | None) -> Seen:
-        return items_of(store, stand, is_shared=bool(self.shared))
 
     def _read(self, seen: Seen, op: Op, queries: Mapping[str, list[float]]) -> Any:
         is_over = self._is_over(seen)
@@ -282,7 +284,7 @@ class BranchStore(BaseStore):
             commits.put_shared(store, shared)
         if own and isinstance(stand, Place):
             stand.run.has_put = True
-            pending.append(store, own)
+            commits.put_by(store, stand, own)
         elif own and isinstance(stand, str):
             commits.put_at(store, stand, own)
 

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from branchmem import Memory, Message
 from branchmem import refs as refs_of
 from branchmem.adapters.langgraph import pending
+from branchmem.adapters.langgraph.commits import is_later
 from branchmem.adapters.langgraph.naming import checkpoint_message, thread_message, thread_ref
 from branchmem.canonical import MAX_REFERENCES, new_id, now
 from branchmem.events import Erasure, Event, Restoration, Retraction
+from branchmem.verdict import STRICT, Policy, Reason
 
 if TYPE_CHECKING:
     from branchmem import Store
     from branchmem.log import Writer
 
 _TABLES: Final = (*pending.TABLES, *refs_of.TABLES)
+
+#: What shows what comes from other threads as well.
+_WITH_OTHER_TREES: Final = Policy(Reason.OTHER_TREE)
 
 
 def delete(store: Store, thread: str) -> None:
@@ -37,13 +43,34 @@ def delete(store: Store, thread: str) -> None:
 
 def forget(store: Store, thread: str, checkpoints: Iterable[str]) -> None:
     """Erase what was remembered at some checkpoints of a thread, and all that was derived from it."""
-    messages = [checkpoint_message(thread, checkpoint) for checkpoint in checkpoints]
-    store.append(_erasures([message for message in messages if store.skeleton(message)], cascade=True))
+    gone = set(checkpoints)
+    messages = [checkpoint_message(thread, checkpoint) for checkpoint in sorted(gone)]
+
+    def plan(writer: Writer) -> tuple[list[Event], None]:
+        rows = pending.rows_of(writer, thread)
+        pending.remove(writer, [row for row in rows if any(level.base in gone for level in row.levels)])
+        return _erasures([message for message in messages if store.skeleton(message)], cascade=True), None
+
+    store.transact(plan, tables=pending.TABLES)
+
+
+def stand(store: Store, thread: str, latest: str | None) -> None:
+    """Let the ref of a thread stand at its latest checkpoint, where a later one was deleted; without any, it goes."""
+    message = None if latest is None else checkpoint_message(thread, latest)
+
+    def plan(writer: Writer) -> tuple[tuple[()], None]:
+        head = refs_of.all_heads(writer).get(thread_ref(thread))
+        if head is not None and (message is None or (store.skeleton(message) and is_later(head, message))):
+            refs_of.write_move(writer, thread_ref(thread), message, "delete")
+        return (), None
+
+    store.transact(plan, tables=refs_of.TABLES)
 
 
 def prune(store: Store, thread: str, kept: Sequence[str]) -> None:
     """Erase the memories of a thread that none of the checkpoints that are kept shows; without any, all of it.
 
+    What was derived from several threads stays, as long as it is the other threads alone that are missing.
     Cost: the ids of all messages, and a view for each checkpoint that is kept; one commit.
     """
     if not kept:
@@ -54,7 +81,8 @@ def prune(store: Store, thread: str, kept: Sequence[str]) -> None:
     for checkpoint in kept:
         message = checkpoint_message(thread, checkpoint)
         if store.skeleton(message):
-            memories.difference_update(store.at(message, count=False).filter(list(memories)))
+            for policy in (STRICT, _WITH_OTHER_TREES):
+                memories.difference_update(store.at(message, policy=policy, count=False).filter(list(memories)))
     gone = sorted(memory for memory in memories if not store.log.is_erased(memory))
 
     def plan(writer: Writer) -> tuple[list[Event], None]:
@@ -68,10 +96,13 @@ def prune(store: Store, thread: str, kept: Sequence[str]) -> None:
 def copy(store: Store, source: str, target: str) -> None:
     """Copy the tree of a thread, with its memories and what takes them back there; what is erased stays behind.
 
-    The copies are memories of their own: they stay where the thread that they came from is deleted.
+    The copies are memories of their own: they stay where the thread that they came from is deleted.  What was copied
+    before is not copied again.
     Cost: the ids of all messages, and a look at every retraction of the log; a commit, and one for each time at which
     an item was used last.
     """
+    if source == target:
+        return
     messages = _messages(store, source)
     above = {parent for message in messages if isinstance(parent := store.tree.parent(message), str)}
     named = {message: checkpoint_message(target, message.rpartition("@")[2]) for message in above.union(messages)}
@@ -82,7 +113,7 @@ def copy(store: Store, source: str, target: str) -> None:
         for id in store.memories_from(message)
         if not store.log.is_erased(id) and isinstance(memory := store.log.get(id), Memory)
     ]
-    named |= {memory.id: f"{new_id()}@{memory.id.rpartition('@')[2]}" for memory in memories}
+    named |= {memory.id: _copy_id(memory.id, target) for memory in memories}
     events: list[Event] = []
     if not store.skeleton(thread_message(target)):
         events.append(Message(thread_message(target), None, role="thread"))
@@ -90,7 +121,7 @@ def copy(store: Store, source: str, target: str) -> None:
         original = store.log.get(message)
         if isinstance(original, Message) and not store.skeleton(named[message]):
             events.append(replace(original, id=named[message], parent=_named(named, [original.parent])[0]))
-    for memory in {memory.id: memory for memory in memories}.values():
+    for memory in {memory.id: memory for memory in memories if not store.skeleton(named[memory.id])}.values():
         events.append(
             replace(
                 memory,
@@ -101,23 +132,26 @@ def copy(store: Store, source: str, target: str) -> None:
                 adopts=_adopted(store, named, memory),
             )
         )
-    events += _changes(store, named)
+    events += _changes(store, named, target)
 
     def plan(writer: Writer) -> tuple[list[Event], None]:
-        head = refs_of.all_heads(writer).get(thread_ref(source))
-        if head in named and thread_ref(target) not in refs_of.all_heads(writer):
-            refs_of.write_move(writer, thread_ref(target), named[head], "copy")
+        heads = refs_of.all_heads(writer)
+        head = named.get(str(heads.get(thread_ref(source))))
+        if head is not None and is_later(head, heads.get(thread_ref(target))):
+            refs_of.write_move(writer, thread_ref(target), head, "copy")
+        known = {row.id for row in pending.rows_of(writer, target)}
         rows = [
             replace(
                 row,
                 thread=target,
+                wanted=(),
                 taken={
                     namespace: (checkpoint, named.get(str(memory)))
                     for namespace, (checkpoint, memory) in row.taken.items()
                 },
             )
             for row in pending.rows_of(writer, source)
-            if row.done or row.taken
+            if (row.done or row.taken) and row.id not in known
         ]
         pending.add(writer, rows)
         return events, None
@@ -127,32 +161,40 @@ def copy(store: Store, source: str, target: str) -> None:
         store.used([named[id]], at=moment)
 
 
-def _changes(store: Store, named: dict[str, str]) -> list[Event]:
-    """The retractions that stand in the thread, and what lifts them there, in the names of the copy."""
+def _changes(store: Store, named: dict[str, str], target: str) -> list[Event]:
+    """What takes back memories of the thread, or stands in it, and what lifts that, in the names of the copy."""
     events: list[Event] = []
     for event in store.log.events(type=Retraction.type):
-        if isinstance(event, Retraction) and event.at in named and event.scope != "everywhere":
-            named[event.id] = new_id()
+        if not isinstance(event, Retraction):
+            continue
+        is_placed = event.at in named and event.scope != "everywhere"
+        if is_placed or not named.keys().isdisjoint([*event.memories, *event.sources]):
             events.append(
                 replace(
                     event,
-                    id=named[event.id],
-                    at=named[event.at],
+                    id=_copy_id(event.id, target),
+                    at=named.get(str(event.at), event.at),
                     memories=_named(named, event.memories),
                     sources=_named(named, event.sources),
                 )
             )
+            named[event.id] = events[-1].id
     for restoration in store.log.events(type=Restoration.type):
-        if isinstance(restoration, Restoration) and restoration.at in named and restoration.retraction in named:
+        if isinstance(restoration, Restoration) and restoration.retraction in named:
             events.append(
                 replace(
                     restoration,
-                    id=new_id(),
-                    at=named[restoration.at],
+                    id=_copy_id(restoration.id, target),
+                    at=named.get(str(restoration.at), restoration.at),
                     retraction=named[restoration.retraction],
                 )
             )
-    return events
+    return [event for event in events if not store.skeleton(event.id)]
+
+
+def _copy_id(id: str, target: str) -> str:
+    """What the copy of an event in a thread is called: the same each time, so that a thread can be copied again."""
+    return sha256(f"{id}@{target}".encode(errors="surrogatepass")).hexdigest()[:48]
 
 
 def _adopted(store: Store, named: dict[str, str], memory: Memory) -> str | None:

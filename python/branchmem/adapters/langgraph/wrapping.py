@@ -5,14 +5,15 @@ LangGraph looks at the class for what a checkpointer can do, so that each combin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
 from branchmem.adapters.langgraph import threads
-from branchmem.adapters.langgraph.saver import BranchingSaver, at_thread, owners_of
+from branchmem.adapters.langgraph.lacking import at_thread
+from branchmem.adapters.langgraph.saver import BranchingSaver, owners_of
 from branchmem.adapters.langgraph.store import BranchStore
 from branchmem.session.settled import settled
 
@@ -72,20 +73,39 @@ class _DeletesRuns(BranchingSaver):
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints of runs, and erase what was remembered at them."""
         gone = [found for run in run_ids for found in self.saver.list(None, filter={"run_id": run})]
-        self.saver.delete_for_runs(run_ids)
         self._forget(gone)
+        self.saver.delete_for_runs(run_ids)
+        for thread, found in _by_thread(gone).items():
+            self._stand(thread, found, self.saver.get_tuple(at_thread(thread)))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """As `delete_for_runs`."""
         gone = [found for run in run_ids async for found in self.saver.alist(None, filter={"run_id": run})]
-        await self.saver.adelete_for_runs(run_ids)
         await settled(partial(self._forget, gone))
+        await self.saver.adelete_for_runs(run_ids)
+        for thread, found in _by_thread(gone).items():
+            latest = await self.saver.aget_tuple(at_thread(thread))
+            await settled(partial(self._stand, thread, found, latest))
 
     def _forget(self, gone: Sequence[CheckpointTuple]) -> None:
-        for found in gone:
-            thread = str(found.config["configurable"]["thread_id"])
-            forget = partial(threads.forget, thread=thread, checkpoints=[found.checkpoint["id"]])
-            self.mirror(owners_of([found]) if self.has_owners else [None], forget)
+        for thread, found in _by_thread(gone).items():
+            for each in found:
+                forget = partial(threads.forget, thread=thread, checkpoints=[each.checkpoint["id"]])
+                self.mirror(self._owners_of([each]), forget)
+
+    def _stand(self, thread: str, gone: Sequence[CheckpointTuple], latest: CheckpointTuple | None) -> None:
+        id = None if latest is None else latest.checkpoint["id"]
+        self.mirror(self._owners_of(gone), partial(threads.stand, thread=thread, latest=id))
+
+    def _owners_of(self, found: Sequence[CheckpointTuple]) -> Sequence[str | None]:
+        return owners_of(found) if self.has_owners else [None]
+
+
+def _by_thread(found: Iterable[CheckpointTuple]) -> dict[str, list[CheckpointTuple]]:
+    named: dict[str, list[CheckpointTuple]] = {}
+    for each in found:
+        named.setdefault(str(each.config["configurable"]["thread_id"]), []).append(each)
+    return named
 
 
 #: What a checkpointer may be able to do, by the method that says so.
