@@ -262,6 +262,8 @@ def test_no_memory_passes_by_the_views(session: bm.Session, mem: BranchMem) -> N
         _ = here.vector_store.client
     with pytest.raises(AttributeError):
         _ = here.db.connection
+    with pytest.raises(NotCovered, match="a Session of Mem0"):
+        BranchMem(session, mem.store)
     with pytest.raises(NotCovered, match="bound"):
         BranchMem(here, mem.store)
     with here:

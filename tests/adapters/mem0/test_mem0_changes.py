@@ -7,6 +7,7 @@ from typing import Any
 import branchmem as bm
 import pytest
 from branchmem.adapters.mem0 import BranchMem
+from branchmem.adapters.mem0.place import AtMessages
 from scripted import USER, Model, said, seen
 
 
@@ -167,3 +168,67 @@ def test_what_succeeds_at_the_second_try_is_no_failure(
     assert [len(ids) for ids in tries] == [2, 1, 1]  # Mem0 tries one by one
     assert len(added) == 2
     assert seen(forked.at(forked.left)) == ["likes milk", "likes tea", "likes water"]
+
+
+@pytest.mark.parametrize("verb", ["delete_all", "reset"])
+def test_what_has_no_row_is_taken_back_too(forked: Forked, verb: str) -> None:
+    left = forked.at(forked.left)
+    (other,) = left.add("likes milk", infer=False, user_id="bob", agent_id="a")["results"]
+    forked.mem.memory.vector_store.reset()
+
+    left.delete_all(user_id=" alice ") if verb == "delete_all" else left.reset()
+    forked.mem.reconcile(USER)
+
+    assert seen(left) == []
+    assert (left.get(other["id"]) is None) == (verb == "reset")
+    assert seen(forked.at(forked.right)) == ["likes tea"]
+
+
+def test_a_history_is_in_order_whatever_the_clock_said(forked: Forked) -> None:
+    left = forked.at(forked.left)
+    later = {"created_at": "2999-01-01T00:00:00+00:00"}
+    (one,) = left.add("likes milk", infer=False, metadata=later, **USER)["results"]
+    left.update(one["id"], "likes water")
+    left.delete(one["id"])
+
+    told = [(one["event"], one["old_memory"], one["new_memory"]) for one in left.history(one["id"])]
+
+    assert told == [
+        ("ADD", None, "likes milk"),
+        ("UPDATE", "likes milk", "likes water"),
+        ("DELETE", "likes water", None),
+    ]
+
+
+def test_a_time_that_no_calendar_has_is_kept_as_metadata_alone(forked: Forked) -> None:
+    first = {"created_at": "0001-01-01T00:00:00+05:00"}
+
+    (one,) = forked.at(forked.left).add("likes milk", infer=False, metadata=first, **USER)["results"]
+
+    assert forked.at(forked.left).get(one["id"])["created_at"] == first["created_at"]
+
+
+def test_what_is_erased_while_it_is_asked_for_is_left_out(
+    forked: Forked, store: bm.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, view = forked.at(forked.left), AtMessages.view
+    texts = ["likes milk", "likes water", "likes wine"]
+    going = [here.add(text, infer=False, **USER)["results"][0]["id"] for text in texts]
+    asked = iter(going)
+
+    def late(self: AtMessages) -> Any:
+        found = view(self)
+        monkeypatch.setattr(AtMessages, "view", view)
+        store.erase([next(asked)])
+        return found
+
+    monkeypatch.setattr(AtMessages, "view", late)
+    listed = here.get_all(filters=USER)["results"]
+    monkeypatch.setattr(AtMessages, "view", late)
+    got = here.get(going[1])
+    monkeypatch.setattr(AtMessages, "view", late)
+    here.add("likes juice", infer=False, **USER)
+
+    assert sorted(one["memory"] for one in listed) == ["likes tea", "likes water", "likes wine"]
+    assert got is None
+    assert seen(here) == ["likes juice", "likes tea"]

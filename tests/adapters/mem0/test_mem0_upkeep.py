@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +14,8 @@ import branchmem as bm
 import pytest
 from branchmem import Memory, Reason
 from branchmem.adapters.mem0 import BranchMem
+from branchmem.adapters.mem0.place import InStep
+from branchmem.adapters.mem0.rows import everything
 from branchmem.adapters.mem0.stores import vector_store
 from scripted import USER, Model, config, said, seen, vector
 
@@ -245,3 +248,103 @@ def test_rows_in_this_process_are_searched_while_others_are_written(
     finally:
         sys.setswitchinterval(before)
     assert len(rows.list(top_k=1000)[0]) == 120
+
+
+def test_a_step_keeps_each_scope_and_each_version_apart(mem: BranchMem, store: bm.Store) -> None:
+    session = store.session("chat")
+    with session.step() as step:
+        here = mem.at(step)
+        (one,) = here.add("likes tea", infer=False, **USER)["results"]
+        (other,) = here.add("likes tea", infer=False, agent_id="a", **USER)["results"]
+        assert other["id"] != one["id"]
+        here.update(one["id"], metadata={"sure": True})
+        for text in ("likes milk", "likes tea", "likes tea"):
+            here.update(other["id"], text)
+    here = mem.at(session.head)
+
+    assert seen(here) == ["likes tea", "likes tea"]
+    assert here.get(one["id"])["metadata"] == {"sure": True}
+    assert len(here.get_all(filters={"agent_id": "a"})["results"]) == 1
+    assert [told["new_memory"] for told in here.history(other["id"])] == ["likes tea", "likes milk", *["likes tea"] * 2]
+
+
+def test_what_is_added_again_in_a_step_is_one_whatever_was_recalled_between(mem: BranchMem, store: bm.Store) -> None:
+    session = store.session("chat")
+    session.remember("likes green tea", sources=[session.head])
+    with session.step() as step:
+        here = mem.at(step)
+        (one,) = here.add("likes tea", infer=False, **USER)["results"]
+        step.recall("tea")
+        (again,) = here.add("likes tea", infer=False, **USER)["results"]
+    assert again["id"] == one["id"]
+    assert seen(mem.at(session.head)) == ["likes tea"]
+
+
+def test_threads_that_add_and_change_one_thing_in_a_step_leave_one(
+    mem: BranchMem, store: bm.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, all_there = InStep.name, threading.Barrier(4, timeout=60)
+
+    def together(self: InStep, memories: Any) -> Any:
+        all_there.wait()
+        return name(self, memories)
+
+    monkeypatch.setattr(InStep, "name", together)
+    session = store.session("chat")
+    with session.step() as step:
+        here = mem.at(step)
+        with ThreadPoolExecutor(4) as pool:
+            added = list(pool.map(lambda _: here.add("likes tea", infer=False, **USER), range(4)))
+            (id,) = {one["id"] for answer in added for one in answer["results"]}
+            list(pool.map(lambda n: here.update(id, f"likes tea {n}"), range(4)))
+    assert len(mem.at(session.head).get_all(filters=USER)["results"]) == 1
+
+
+def test_a_step_remembers_nothing_that_it_was_told_had_failed(
+    mem: BranchMem, store: bm.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(**given: Any) -> None:
+        raise ConnectionError("gone")
+
+    session = store.session("chat")
+    with session.step() as step:
+        with monkeypatch.context() as patched:
+            patched.setattr(mem.memory.vector_store, "insert", gone)
+            with pytest.raises(ConnectionError):
+                mem.at(step).add("likes tea", infer=False, **USER)
+        assert step.memories == ()
+
+
+def test_a_history_ends_with_what_is_served(mem: BranchMem) -> None:
+    (one,) = mem.memory.add("likes tea", infer=False, **USER)["results"]
+    mem.import_rows(USER)
+    mem.memory.update(one["id"], "likes nothing")
+
+    assert [told["new_memory"] for told in mem.at(mem.root).history(one["id"])] == ["likes tea"]
+
+
+def test_no_link_is_lost_while_links_to_what_was_erased_are_removed(
+    mem: BranchMem, store: bm.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = store.session("chat")
+    here = mem.at(session.head)
+    ids = [here.add(text, infer=False, **USER)["results"][0]["id"] for text in ("one", "two", "three")]
+    entities = mem.memory.entity_store
+    entities.insert([[0.1] * 64], [{"data": "Tea", "linked_memory_ids": ids[:2], **USER}], [ids[0]])
+    store.erase(ids[:1])
+    linking: list[threading.Thread] = []
+
+    def late(*given: Any) -> Any:
+        monkeypatch.undo()
+        rows = everything(*given)
+        link = {"vector_id": ids[0], "payload": {"linked_memory_ids": ids[1:]}}
+        linking.append(threading.Thread(target=here.entity_store.update, kwargs=link))
+        linking[0].start()
+        linking[0].join(0.2)
+        return rows
+
+    monkeypatch.setattr("branchmem.adapters.mem0.upkeep.everything", late)
+    mem.reconcile(USER)
+    linking[0].join()
+
+    assert entities.get(vector_id=ids[0]).payload["linked_memory_ids"] == ids[1:]

@@ -46,8 +46,10 @@ class BranchMem:
     def __init__(self, memory: Any, store: Store) -> None:
         """Take a `Memory` or `AsyncMemory` of Mem0, and the store of the owner whose memories are asked for.
 
-        Raises: NotCovered for a Mem0 that is bound already, or has a graph store.
+        Raises: NotCovered for a Mem0 that is bound already, has a graph store, or keeps its vectors elsewhere.
         """
+        if not hasattr(memory, "vector_store"):
+            raise NotCovered(f"a {type(memory).__name__}", "give BranchMem a Memory or AsyncMemory")
         if isinstance(getattr(memory, "_footing", None), Footing):
             raise NotCovered("a bound Memory", "give BranchMem the Memory that it was made from")
         if getattr(memory, "enable_graph", False):

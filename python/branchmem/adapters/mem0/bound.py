@@ -5,8 +5,9 @@ Mem0's code runs as it is; what it calls its vector store, entity store and data
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import cache
@@ -97,11 +98,13 @@ class _Bound(_Standing):
 
     def delete_all(self, *args: Any, **options: Any) -> Any:
         """As Mem0's: from here on, and on this branch only."""
-        return self._run(self._footing.plain(), "delete_all", *args, **options)
+        done = self._run(self._footing.plain(), "delete_all", *args, **options)
+        _take_back(self._footing, _owner(*args, **options))
+        return done
 
     def reset(self) -> None:
         """Take back all that is visible here, from here on.  Nothing of other branches is touched."""
-        _take_back(self._footing)
+        _take_back(self._footing, {})
 
     def _run(self, errand: Errand, verb: str, *args: Any, **options: Any) -> Any:
         call: Callable[..., Any] = getattr(super(_Bound, self._on(errand)), verb)
@@ -129,13 +132,13 @@ class _AsyncBound(_Standing):
 
     async def delete_all(self, *args: Any, **options: Any) -> Any:
         """As `_Bound.delete_all`."""
-        return await self._run(self._footing.plain(), "delete_all", *args, **options)
+        done = await self._run(self._footing.plain(), "delete_all", *args, **options)
+        await asyncio.to_thread(_take_back, self._footing, _owner(*args, **options))
+        return done
 
     async def reset(self) -> None:
         """As `_Bound.reset`."""
-        import asyncio
-
-        await asyncio.to_thread(_take_back, self._footing)
+        await asyncio.to_thread(_take_back, self._footing, {})
 
     async def _run(self, errand: Errand, verb: str, *args: Any, **options: Any) -> Any:
         call: Callable[..., Any] = getattr(super(_AsyncBound, self._on(errand)), verb)
@@ -143,8 +146,14 @@ class _AsyncBound(_Standing):
             return await call(*args, **options)
 
 
-def _take_back(footing: Footing) -> None:
-    footing.place.retract(footing.rows(footing.plain()).visible())
+def _take_back(footing: Footing, owner: Mapping[str, object]) -> None:
+    footing.rows(footing.plain()).take_back(owner)
+
+
+def _owner(user_id: object = None, agent_id: object = None, run_id: object = None) -> dict[str, object]:
+    """Whose memories a `delete_all` of Mem0 takes."""
+    named = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+    return {name: id for name, id in named.items() if id not in (None, "")}
 
 
 def _told(done: Any, errand: Errand) -> Any:

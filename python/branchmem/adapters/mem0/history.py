@@ -51,7 +51,7 @@ class History:
         versions = self._versions(view, id)
         for memory, before in zip(versions, (None, *versions), strict=False):
             if before is None and is_imported(memory):
-                told += self._inner.get_history(memory.id)
+                told += _until(memory, self._inner.get_history(memory.id))
             if before is not None or not told:
                 told.append(_entry(memory, before, "ADD" if before is None else "UPDATE"))
         if versions and not view.filter([versions[-1].id]):
@@ -84,7 +84,24 @@ class History:
                 waiting += [
                     one for one in store.memories_from(source) if at in store.skeleton(one).get("supersedes", ())
                 ]
-        return sorted(found.values(), key=lambda one: (_iso(one.created) or "", one.id))
+        return _oldest_first(found)
+
+
+def _oldest_first(versions: dict[str, Memory]) -> list[Memory]:
+    """Versions after all those that they replace, whatever the clock said, else by their times."""
+    left = sorted(versions.values(), key=lambda one: (_iso(one.created) or "", one.id))
+    told = []
+    while left:
+        waiting = {one.id for one in left}
+        first = (at for at, one in enumerate(left) if not waiting.intersection(one.supersedes))
+        told.append(left.pop(next(first, 0)))
+    return told
+
+
+def _until(memory: Memory, told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What Mem0 tells up to what the memory says: what it changed in place after that is not on any path."""
+    saying = [at for at, one in enumerate(told, 1) if one.get("new_memory") == memory.text]
+    return told[: saying[-1]] if saying else []
 
 
 def _entry(memory: Memory, before: Memory | None, event: str) -> dict[str, Any]:

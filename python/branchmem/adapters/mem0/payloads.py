@@ -130,6 +130,6 @@ def _time(value: object) -> datetime | None:
     """A time of a payload, in UTC where it names no offset; None where it is none."""
     try:
         time = datetime.fromisoformat(str(value))
-    except ValueError:
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)

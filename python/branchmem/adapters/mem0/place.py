@@ -75,17 +75,7 @@ class AtMessages:
         """
 
         def plan(_: object) -> tuple[list[Memory], dict[str, str]]:
-            view = self.view()  # of this transaction: what others wrote is in it
-            known: dict[str, str] = {}
-            new: list[Memory] = []
-            for memory in memories:
-                memory = _on_top(view, memory)
-                first = _same(self.store, view, memory, new)
-                if first is None:
-                    new.append(memory)
-                else:
-                    known[memory.id] = first
-            return new, known
+            return _sorted_out(self.store, self.view(), memories)  # of this transaction: what others wrote is in it
 
         return self.store.transact(plan, tables=())[1]
 
@@ -117,24 +107,20 @@ class InStep:
         return self.step.view()
 
     def name(self, memories: Sequence[Memory]) -> dict[str, str]:
-        """The step gives ids of its own, and the first one where it remembers the same already."""
-        return {
-            memory.id: self.step.remember(
-                memory.text,
-                sources=(id for id in memory.sources if id != self.step.id),
-                derived_from=memory.derived_from,
-                supersedes=memory.supersedes,
-                kind=memory.kind,
-                key=memory.key,
-                importance=memory.importance,
-                meta=memory.meta,
-                created=memory.created,
-            ).id
-            for memory in memories
-        }
+        view, own = self.view(), self._own(memories)
+        return {one.id: first for one in own if (first := _same(self.store, view, one, self.step.memories)) is not None}
 
     def write(self, memories: Sequence[Memory]) -> dict[str, str]:
-        return {}
+        """Raises: StepEnded."""
+        with self.step._opened("memory.add in the step") as part:
+            new, known = _sorted_out(self.store, self.view(), self._own(memories), self.step.memories)
+            for memory in new:
+                part.add(memory)
+        return known
+
+    def _own(self, memories: Sequence[Memory]) -> list[Memory]:
+        """With the step's message among their sources, as all that it remembers."""
+        return [replace(memory, sources=(*memory.sources, self.step.id)) for memory in memories]
 
     def retract(self, memories: Sequence[str]) -> None:
         """Raises: DeleteInStep: its message, from which on it would hold, is not in the log yet."""
@@ -157,6 +143,14 @@ def current(view: View | StepView, id: str) -> str | None:
     return [memory.id for memory in view.memories() if memory.id in newer][-1]
 
 
+def shown(view: View | StepView, id: str) -> Memory | None:
+    """A memory that a view shows; None where it was erased since the view was made."""
+    try:
+        return view.get(id)
+    except MemoryHidden:
+        return None
+
+
 def path_from(store: Store, message: str) -> Iterable[Message]:
     """Yield the messages of a path from the lowest upwards, as far as the log has them."""
     at: Any = message
@@ -168,7 +162,7 @@ def path_from(store: Store, message: str) -> Iterable[Message]:
         at = found.parent
 
 
-def _on_top(view: View, memory: Memory) -> Memory:
+def _on_top(view: View | StepView, memory: Memory) -> Memory:
     """A new version, where what it replaces was replaced by another meanwhile: the version of that one.
 
     Raises: MemoryHidden where what it replaces was taken back meanwhile.
@@ -188,15 +182,32 @@ def _on_top(view: View, memory: Memory) -> Memory:
     return memory
 
 
-def _same(store: Store, view: View, memory: Memory, more: Iterable[Memory] = ()) -> str | None:
-    """The visible memory that says the same of the same messages, or one of `more`."""
-    for one in more:
-        if _alike(one, memory):
-            return one.id
+def _sorted_out(
+    store: Store, view: View | StepView, memories: Sequence[Memory], step: Sequence[Memory] = ()
+) -> tuple[list[Memory], dict[str, str]]:
+    """What is new of some memories, each on top of what it replaces by now, and which others are known under which id.
+
+    `step` is what an open step remembers so far.  Raises: MemoryHidden.
+    """
+    known: dict[str, str] = {}
+    new: list[Memory] = []
+    for memory in memories:
+        memory = _on_top(view, memory)
+        first = next((one.id for one in new if _alike(one, memory)), None) or _same(store, view, memory, step)
+        if first is None:
+            new.append(memory)
+        else:
+            known[memory.id] = first
+    return new, known
+
+
+def _same(store: Store, view: View | StepView, memory: Memory, step: Sequence[Memory] = ()) -> str | None:
+    """The visible memory of the log, or of an open step, that says the same of the same messages."""
     if not memory.sources:
         return None
     rarest = min((store.memories_from(source) for source in memory.sources), key=len)
-    return next((id for id in view.filter(rarest) if _alike(view.get(id), memory)), None)
+    found = (shown(view, id) for id in view.filter((*rarest, *(one.id for one in step))))
+    return next((one.id for one in found if one is not None and _alike(one, memory)), None)
 
 
 def _alike(first: Memory, memory: Memory) -> bool:

@@ -6,7 +6,7 @@ enough of them are.  A row is only a way to find its memory: what is told of it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from inspect import signature
 from typing import Any, Final
@@ -14,8 +14,8 @@ from uuid import uuid4
 
 from branchmem import Memory
 from branchmem.adapters.mem0.errand import Errand
-from branchmem.adapters.mem0.payloads import MARK, Row, memory_id, memory_of, payload_of, row_id
-from branchmem.adapters.mem0.place import current
+from branchmem.adapters.mem0.payloads import MARK, Row, collection_of, memory_id, memory_of, payload_of, row_id
+from branchmem.adapters.mem0.place import current, shown
 
 #: How many times more rows are asked for where too few of them were visible.
 _MORE: Final = 4
@@ -79,7 +79,8 @@ class Rows:
         """The row of a memory, or of the version that stands for it here; None where it is hidden."""
         view = self._errand.place.view()
         id = current(view, self._errand.name(str(vector_id)))
-        return None if id is None else Row(id, payload_of(view.get(id)))
+        memory = None if id is None else shown(view, id)
+        return None if memory is None else Row(memory.id, payload_of(memory))
 
     def insert(self, vectors: Sequence[Any], payloads: Any = None, ids: Any = None) -> None:
         """Remember what the payloads say; what was said of the same messages already keeps its first id."""
@@ -123,9 +124,12 @@ class Rows:
             if id is not None:
                 errand.place.retract([id])
 
-    def visible(self) -> Sequence[str]:
-        """The ids of all memories that have a row and are visible here."""
-        return [row.id for row in self._keep(everything(self._inner))]
+    def take_back(self, owner: Mapping[str, object]) -> None:
+        """Take back all visible memories of an owner, from here on: those without a row, too."""
+        place = self._errand.place
+        ours = [one for one in place.view().memories() if collection_of(one) == self._collection]
+        if taken := [one.id for one in ours if _belongs(payload_of(one), owner)]:
+            place.retract(taken)
 
     def _write(self, memories: Sequence[Memory], vectors: Sequence[Any], payloads: Sequence[Any]) -> None:
         """Rows first, then events: a row without an event is hidden, an event without a row could not be found."""
@@ -161,7 +165,8 @@ class Rows:
         found: dict[str, Any] = {}
         for row in rows:
             found.setdefault(memory_id(row), row)
-        return [Row(id, payload_of(view.get(id)), getattr(found[id], "score", None)) for id in view.filter(found)]
+        memories = (shown(view, id) for id in view.filter(found))
+        return [Row(one.id, payload_of(one), getattr(found[one.id], "score", None)) for one in memories if one]
 
 
 def enough(fetch: Callable[[int], Any], keep: Callable[[Any], Sequence[Row]], wanted: int | None) -> list[Row] | None:
@@ -181,6 +186,11 @@ def enough(fetch: Callable[[int], Any], keep: Callable[[Any], Sequence[Row]], wa
         if len(rows) < count or (wanted is not None and len(kept) >= wanted):
             return list(kept[:wanted])
         count *= _MORE
+
+
+def _belongs(payload: Mapping[str, object], owner: Mapping[str, object]) -> bool:
+    """Whether a payload names an owner, whose ids Mem0 makes into trimmed strings."""
+    return all(str(payload.get(name)).strip() == str(id).strip() for name, id in owner.items())
 
 
 def asking(method: Any, count: int) -> dict[str, int]:

@@ -24,7 +24,7 @@ from branchmem.adapters.mem0.payloads import (
     text_of,
 )
 from branchmem.adapters.mem0.rows import everything
-from branchmem.adapters.mem0.stores import entity_store, vector_store
+from branchmem.adapters.mem0.stores import entity_store, lock_of, vector_store
 
 if TYPE_CHECKING:
     from branchmem import Store
@@ -139,10 +139,11 @@ def _write(memory: Any, found: Memory, *, is_there: bool) -> None:
 def _forget_entities(memory: Any, store: Store) -> None:
     """Remove the links of entities to what was erased, and the entities that nothing else is linked to."""
     entities = entity_store(memory)
-    for row in everything(entities):
-        links = [str(id) for id in (row.payload or {}).get(LINKS) or ()]
-        left = [id for id in links if not store.log.is_erased(id)]
-        if links and not left:
-            entities.delete(vector_id=row.id)
-        elif len(left) < len(links):
-            entities.update(vector_id=row.id, vector=None, payload={**row.payload, LINKS: left})
+    with lock_of(memory):  # nobody adds a link meanwhile
+        for row in everything(entities):
+            links = [str(id) for id in (row.payload or {}).get(LINKS) or ()]
+            left = [id for id in links if not store.log.is_erased(id)]
+            if links and not left:
+                entities.delete(vector_id=row.id)
+            elif len(left) < len(links):
+                entities.update(vector_id=row.id, vector=None, payload={**row.payload, LINKS: left})
