@@ -13,7 +13,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
@@ -27,7 +28,7 @@ from branchmem.events import Memory, Message
 from branchmem.extra import extra
 from branchmem.session import Session, remembering
 from branchmem.session.settled import settled
-from branchmem.session.step import RECALLED
+from branchmem.session.step import RECALLED, receipt_of, written_with
 from branchmem.verdict import STRICT, Policy
 
 with extra("agents", wanted="sessions of the OpenAI Agents SDK", name="openai-agents", package="openai-agents"):
@@ -50,6 +51,22 @@ _ROLES: Final = ("user", "assistant", "system", "developer")
 _NO_META: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
+@dataclass(slots=True)
+class _Run:
+    """A run of the SDK, which its tasks share; whoever uses the session beside them begins another."""
+
+    #: Where it stands; None where that was never asked.
+    at: str | None = None
+    #: What was recalled, and whether an answer has that as its receipt.
+    recalled: dict[str, bool] = field(default_factory=dict)
+    #: By parent what was taken off the list, which the SDK may put back.
+    popped: dict[str, Message] = field(default_factory=dict)
+
+
+#: The session that was asked for its items here, and the run that these are for.
+_HERE: ContextVar[tuple[BranchSession, _Run] | None] = ContextVar("branchmem.openai_agents", default=None)
+
+
 class BranchSession(SessionABC):
     """A session for `Runner.run(agent, input, session=…)`; `session_id` is the name of its ref in the store.
 
@@ -63,12 +80,8 @@ class BranchSession(SessionABC):
         self.session_settings = session_settings
         #: The session of branchmem that this one stands on.
         self.session = Session.open(store, session_id)
-        # where the run that is under way stands; what was recalled, and whether an answer has that as its receipt
-        self._seen: str | None = None
-        self._recalled: dict[str, bool] = {}
+        self._last = _Run()
         self._calls: WeakKeyDictionary[ToolContext[Any], str] = WeakKeyDictionary()
-        # by parent what was taken off the list, which the SDK may put back
-        self._popped: dict[str, Message] = {}
 
     @property
     def store(self) -> Store:
@@ -89,63 +102,72 @@ class BranchSession(SessionABC):
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """The items on the path, the oldest first; the last `limit` of them.  Cost: a read an item."""
         most = resolve_session_limit(limit, self.session_settings)
-        return await settled(partial(self._items, most))
+        before = self._run
+        run = _Run(None, {**before.recalled}, {**before.popped})
+        items = await settled(partial(self._items, run, most))
+        self._begin(run)
+        return items
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Append items below the head, all or none.  Output of a tool brings in what the tool remembered.
 
-        Raises: RefMoved; InvalidEvent for an item over 1 MiB.
-        Cost: one commit; for an output nothing waits for, a look at each message above.
+        Raises: RefMoved; InvalidEvent for an item over 1 MiB, or where it is unknown what the turn was written with;
+        BadMove for an output that a memory waits for, where its call was made on another branch.
+        Cost: one commit, and a read a message of the turn; for an output, a look at each message above.
         """
         await settled(partial(self._add, items))
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Take the last item off the list: stand at the message before it.  None where the list is empty."""
+        """Take the last item off the list: stand at the message before it.  None where the list is empty.
+
+        Raises: BadMove where it is a root itself, as in a conversation that came from elsewhere.
+        """
         return await settled(self._pop)
 
     async def clear_session(self) -> None:
-        """Stand at the root of the conversation, so that the list is empty; all branches stay."""
-        await settled(lambda: self._stand(self.session.rewind(self.store.tree.path(self.head)[0])))
+        """Stand at the root of the conversation, so that the list is empty; all branches stay.
+
+        Raises: BadMove where the root is an item itself.
+        """
+        self._stand(await settled(self._clear))
 
     # Branches
 
     async def messages(self) -> list[Message]:
         """The messages of the items on the path, whose ids the verbs below take."""
-        return await settled(self._messages)
+        return await settled(lambda: self._messages(self.head))
 
     async def edit(self, message: str | Message, text: str) -> Message:
         """Say a message otherwise, beside the old one, and stand there; `Runner.run(agent, [], session=…)` answers it.
 
         Raises: as `Session.edit`; BadMove where the message is no text of somebody, but a call or its output.
         """
-        return await settled(partial(self._edit, message, text))
+        edited = await settled(partial(self._edit, message, text))
+        self._stand(edited.id)
+        return edited
 
     async def regenerate(self) -> str:
         """Stand at the user's message that the head answers; `Runner.run(agent, [], session=…)` answers it anew.
 
         Raises: as `Session.regenerate`.
         """
-        return await settled(lambda: self._stand(self.session.regenerate()))
+        return self._stand(await settled(self.session.regenerate))
 
     async def rewind(self, message: str | Message) -> str:
         """Stand at a message on the path.  Raises: as `Session.rewind`."""
-        return await settled(lambda: self._stand(self.session.rewind(message)))
+        return self._stand(await settled(partial(self.session.rewind, message)))
 
     async def switch(self, leaf: str | Message) -> str:
         """Stand at any message, such as one of a branch that was left.  Raises: as `Session.switch`."""
-        return await settled(lambda: self._stand(self.session.switch(leaf)))
+        return self._stand(await settled(partial(self.session.switch, leaf)))
 
     async def fork(self, session_id: str) -> BranchSession:
         """A session like this one, at a new ref where this one stands; both may run at a time.
 
         Raises: RefExists; InvalidRef.
         """
-
-        def forked() -> BranchSession:
-            self.session.fork(session_id)
-            return BranchSession(session_id, self.store, session_settings=self.session_settings)
-
-        return await settled(forked)
+        await self.session.afork(session_id)
+        return await settled(partial(BranchSession, session_id, self.store, session_settings=self.session_settings))
 
     # Memory
 
@@ -166,50 +188,79 @@ class BranchSession(SessionABC):
 
         It is in the log at once, and waits there for the output, whichever process adds that; where the call never
         ends, it is never seen.  A call that is made again has memories of its own.  Without `derived_from`, it derives
-        from what was recalled in this run: what was taken back must not return by way of the model's own arguments.
+        from what was recalled in this run, and from what this turn was written with so far, in whichever process: what
+        was taken back must not return by way of the model's own arguments.
         The same text, sources and kind twice in one call is one memory.
-        Raises: as `Session.remember`.
+        Raises: as `Session.remember`; InvalidEvent where it is unknown what the turn was written with.
         """
-        return await settled(
-            lambda: self._remember(
-                tool,
-                remembering.drafted(
-                    text,
-                    (*remembering.named(sources, "sources"), self._output_of(tool)),
-                    tuple(self._recalled) if derived_from is None else derived_from,
-                    supersedes,
-                    kind,
-                    key,
-                    importance,
-                    meta,
-                    None,
-                ),
-            )
-        )
+
+        def remembered() -> Memory:
+            output, shown = self._output_of(tool), set[str]()
+            if derived_from is None:
+                shown = self._run.recalled.keys() | self._written_with(self._place())
+            given, upstream = (*remembering.named(sources, "sources"), output), derived_from or shown
+            memory = remembering.drafted(text, given, upstream, supersedes, kind, key, importance, meta, None)
+            remembering.require(self.store, memory, {output, *shown})
+            return remembering.remember(self.store, memory)
+
+        return await settled(remembered)
 
     async def recall(self, message: str, **options: Any) -> Recalled:
-        """What of the view belongs into a prompt for a message; what the model says in this run has it as receipt.
+        """What belongs into a prompt for a message; what the model says in this run has it as receipt.
 
-        Takes what `view.recall` takes.
+        It is seen from where the run stands, whoever moves the ref meanwhile.  Takes what `Session.recall` takes.
         """
-        recalled = await self.session.arecall(message, **options)
-        self._recalled.update(dict.fromkeys(recalled.ids, False))
+        recalled = await settled(partial(self._recall, message, **options))
+        self._run.recalled.update(dict.fromkeys(recalled.ids, False))
         return recalled
 
-    def _remember(self, tool: ToolContext[Any], memory: Memory) -> Memory:
-        remembering.require(self.store, memory, {self._output_of(tool)})
-        return remembering.remember(self.store, memory)
+    def _recall(self, message: str, *, used: bool = True, policy: Policy = STRICT, **options: Any) -> Recalled:
+        from branchmem.recall import context
+
+        recall = context.recall_and_use if used else context.recall
+        return recall(self.store, self.store.at(self._place(), policy=policy), message, **options)
+
+    @property
+    def _run(self) -> _Run:
+        """The run that this is called in; elsewhere, the last that began."""
+        here = _HERE.get()
+        return here[1] if here is not None and here[0] is self else self._last
+
+    def _begin(self, run: _Run) -> None:
+        self._last = run
+        _HERE.set((self, run))
+
+    def _place(self) -> str:
+        """Where the run stands; the head, where there was none."""
+        return self._run.at or self.head
+
+    def _written_with(self, at: str) -> set[str]:
+        """The memories that what follows the last message of the user above was written with.
+
+        Raises: InvalidEvent where nobody knows.
+        """
+        found: set[str] = set()
+        for message in filter(None, map(self._message, reversed(self.store.tree.path(at)))):
+            if message.role == "user":
+                break
+            found.update(written_with(message, instead="rewind above it"))
+        return found
 
     def _output_of(self, tool: ToolContext[Any]) -> str:
         """The id that the message with the output of a call will have: another one for each attempt."""
         known = self._calls.get(tool)
         if known is not None:
             return known
-        base = self.head if self._seen is None else self._seen
+        base = self._place()
         tried = 1
-        while self._is_taken(_output(base, tool.tool_call_id, tried)):
+        while self._is_taken(self._output(base, tool.tool_call_id, tried)):
             tried += 1
-        return self._calls.setdefault(tool, _output(base, tool.tool_call_id, tried))
+        return self._calls.setdefault(tool, self._output(base, tool.tool_call_id, tried))
+
+    def _output(self, base: str, call: str, tried: int) -> str:
+        """The id of the message with the output of a call that this session makes at `base`, the how many-th time."""
+        made = json.dumps([self.session_id, base, call, tried])
+        return f"call:{hashlib.sha256(made.encode()).hexdigest()[:32]}"
 
     def _is_taken(self, id: str) -> bool:
         return id in self.store.log or bool(self.store.memories_from(id))
@@ -218,27 +269,32 @@ class BranchSession(SessionABC):
         """The id of a message that memories of a call wait for: of its last attempt, at the nearest message above."""
         for above in reversed(self.store.tree.path(base)):
             tried = 0
-            while self._is_taken(_output(above, call, tried + 1)):
+            while self._is_taken(self._output(above, call, tried + 1)):
                 tried += 1
             if tried:
-                last = _output(above, call, tried)
+                last = self._output(above, call, tried)
                 return None if last in self.store.log else last
         return None
 
+    def _is_made(self, call: str, above: str, drafts: Iterable[Message]) -> bool:
+        """Whether a call is among some drafts, or on the path above them."""
+        path = (self._message(id) for id in reversed(self.store.tree.path(above)))
+        items = (item_of(message) or {} for message in (*drafts, *filter(None, path)))
+        return any(item.get("call_id") == call and not _is_output(item) for item in items)
+
     # Items
 
-    def _messages(self) -> list[Message]:
-        path = self.store.tree.path(self.head)
-        found = (self._message(id) for id in path)
+    def _messages(self, head: str) -> list[Message]:
+        found = (self._message(id) for id in self.store.tree.path(head))
         return [message for message in found if message is not None and item_of(message) is not None]
 
     def _message(self, id: str) -> Message | None:
         found = self.store.log.get(id)
         return found if isinstance(found, Message) else None
 
-    def _items(self, limit: int | None) -> list[TResponseInputItem]:
-        self._seen = self.head
-        messages = self._messages()
+    def _items(self, run: _Run, limit: int | None) -> list[TResponseInputItem]:
+        run.at = self.head
+        messages = self._messages(run.at)
         if limit is not None:
             messages = messages[-limit:] if limit > 0 else []
         return [cast("TResponseInputItem", item_of(message)) for message in messages]
@@ -247,31 +303,43 @@ class BranchSession(SessionABC):
         if not items:
             return
         drafts = [self._draft(cast("Mapping[str, Any]", item)) for item in items]
-        ref = self.session.ref
+        ref, run = self.session.ref, self._run
 
         def plan(writer: Writer) -> tuple[list[Message], tuple[str, str]]:
             head = refs.head(writer, ref)
-            at = base = self._seen or head
+            at = base = run.at or head
+            turn: set[str] | None = None
             new: list[Message] = []
             for draft, call in drafts:
                 awaited = None if call is None else self._awaited(base, call)
-                known = self._popped.get(at)
-                if awaited is None and not new and known is not None and item_of(known) == item_of(draft):
+                if awaited is not None and any(one.id == awaited for one in new):
+                    awaited = None
+                if awaited is not None and not self._is_made(str(call), str(new[0].parent) if new else at, new):
+                    why = f"has no call {call} at or above it: switch to where that was made, and resume there"
+                    raise BadMove(ref, base, why)
+                if draft.role == "user":
+                    turn = set()
+                elif draft.role == "assistant" and turn is None:
+                    turn = self._written_with(base)
+                receipt = run.recalled.keys() | (turn or ()) if draft.role == "assistant" else ()
+                said = replace(draft, meta={**draft.meta, RECALLED: sorted(receipt)}) if receipt else draft
+                known = run.popped.get(at)
+                if awaited is None and not new and known is not None and _is_again(said, known):
                     at = known.id
                     continue
-                new.append(replace(draft, id=awaited or draft.id, parent=at))
+                new.append(replace(said, id=awaited or said.id, parent=at))
                 at = new[-1].id
-            if self._seen in (None, head):
+            if run.at in (None, head):
                 refs.write_move(writer, ref, at, "say")
             return new, (head, at)
 
         _, (head, at) = self.store.transact(plan, tables=refs.TABLES)
-        before, self._seen = self._seen, at
+        before, run.at = run.at, at
         roles = {draft.role for draft, _ in drafts}
         if "user" in roles:  # a streamed run recalls before its input is added: what no answer has yet belongs to it
-            self._recalled = {id: False for id, is_told in self._recalled.items() if not is_told}
+            run.recalled = {id: False for id, is_told in run.recalled.items() if not is_told}
         if "assistant" in roles:
-            self._recalled = dict.fromkeys(self._recalled, True)
+            run.recalled = dict.fromkeys(run.recalled, True)
         if before not in (None, head):
             raise RefMoved(ref, str(before), head, at)
 
@@ -280,10 +348,11 @@ class BranchSession(SessionABC):
         told = json.loads(json.dumps(item))
         kind = str(told.get("type", "message"))
         role = told.get("role")
-        call = told.get("call_id") if kind == "function_call_output" else None
+        is_output = _is_output(told)
+        call = told.get("call_id") if is_output else None
         if not isinstance(role, str) or not role:
-            role = "tool" if kind.endswith("_output") else "assistant"
-        field = "output" if kind.endswith("_output") else "content"
+            role = "tool" if is_output else "assistant"
+        field = "output" if is_output else "content"
         text = told.get(field)
         meta: dict[str, Any] = {}
         if isinstance(text, str):
@@ -292,33 +361,38 @@ class BranchSession(SessionABC):
                 meta = {ITEM: told, TEXT: field}
         else:
             meta, text = {ITEM: told}, _text(text) if kind == "message" else None
-        if role == "assistant" and self._recalled:
-            meta[RECALLED] = sorted(self._recalled)
         message = Message(uuid4().hex, None, role=role, text=text, created=datetime.now(UTC), meta=meta)
         return message, call if isinstance(call, str) else None
 
     def _pop(self) -> TResponseInputItem | None:
-        messages = self._messages()
+        messages = self._messages(self.head)
         if not messages:
             return None
         last = messages[-1]
-        self._popped[str(last.parent)] = last
-        self._seen = self.session.rewind(str(last.parent))
+        if not isinstance(last.parent, str):
+            raise self._nothing_above(last.id)
+        self._run.popped[last.parent] = last
+        self._run.at = self.session.rewind(last.parent)
         return cast("TResponseInputItem", item_of(last))
+
+    def _clear(self) -> str:
+        root = self.store.tree.path(self.head)[0]
+        if self._messages(root):
+            raise self._nothing_above(root)
+        return self.session.rewind(root)
+
+    def _nothing_above(self, root: str) -> BadMove:
+        return BadMove(self.session.ref, root, "is an item with nothing above it: start a new session")
 
     def _edit(self, message: str | Message, text: str) -> Message:
         old = message if isinstance(message, Message) else self._message(message)
         if old is not None and (old.role not in _ROLES or "content" not in (item_of(old) or {})):
             raise BadMove(self.session.ref, old.id, "is a call or its output: rewind above it instead")
-        edited = self.session.edit(message, text)
-        self._stand(edited.id)
-        return edited
+        return self.session.edit(message, text)
 
     def _stand(self, message: str) -> str:
         """A run that begins now stands here, has recalled nothing, and puts nothing back."""
-        self._seen = message
-        self._recalled.clear()
-        self._popped.clear()
+        self._begin(_Run(message))
         return message
 
 
@@ -346,7 +420,8 @@ def instructions(
     """
 
     async def recalled(context: RunContextWrapper[Any], agent: Agent[Any]) -> str:
-        said = [message.text for message in await session.messages() if message.role == "user"]
+        above = await settled(lambda: session._messages(session._place()))
+        said = [message.text for message in above if message.role == "user"]
         # a streamed run asks before its input is a message
         said += [_text(item.get("content")) for item in context.turn_input if item.get("role") == "user"]
         asked = next((text for text in reversed(said) if text), None)
@@ -356,9 +431,14 @@ def instructions(
     return recalled
 
 
-def _output(base: str, call: str, tried: int) -> str:
-    """The id of the message with the output of a call that was made at `base`, the how many-th time."""
-    return f"call:{hashlib.sha256(json.dumps([base, call, tried]).encode()).hexdigest()[:32]}"
+def _is_again(said: Message, known: Message) -> bool:
+    """Whether a message says to the letter what is known, and was written with nothing else."""
+    receipt = receipt_of(known)
+    return receipt is not None and item_of(said) == item_of(known) and {*said.meta.get(RECALLED, ())} <= {*receipt}
+
+
+def _is_output(item: Mapping[str, Any]) -> bool:
+    return str(item.get("type")).endswith("_output")
 
 
 def _text(content: Any) -> str | None:

@@ -13,6 +13,7 @@ from agents import Agent, Runner, RunState, SQLiteSession, UserError, function_t
 from agents.extensions.memory import AdvancedSQLiteSession
 from agents.tool_context import ToolContext
 from branchmem.adapters.openai_agents import BranchSession, instructions
+from branchmem.errors import BadMove, RefMoved
 from branchmem.events import Message, Retraction
 from scripted_model import Crash, Scripted, both, notes, says, texts
 
@@ -266,6 +267,63 @@ async def test_a_call_that_waits_for_approval(memory: Branching) -> None:
     await Runner.run(who, state, session=memory.session)
 
     assert memory.seen() == ["milk", "tea"]
+
+
+@test
+async def test_a_call_that_is_approved_after_an_edit_brings_nothing_to_the_edited_branch(memory: Branching) -> None:
+    async def note(tool: ToolContext[Any], text: str) -> str:
+        await memory.keep(tool, text)
+        return f"kept {text}"
+
+    model = Scripted(notes("milk", "c"), says("noted"))
+    who: Any = Agent(name="a", model=model, tools=[function_tool(note, needs_approval=True)])
+    waiting = (await Runner.run(who, "I drink milk", session=memory.session)).to_state().to_string()
+    left = memory.session.head
+    (first, *_) = await memory.session.messages()
+    await memory.session.edit(first, "I drink coffee")
+
+    async def approve() -> None:
+        state = await RunState.from_string(who, waiting)
+        state.approve(state.get_interruptions()[0])
+        await Runner.run(who, state, session=memory.session)
+
+    with pytest.raises(BadMove, match="no call c at or above it: switch"):
+        await approve()
+    assert memory.seen() == []
+    assert texts(await memory.session.get_items()) == ["I drink coffee"]
+    await memory.session.switch(left)
+    await approve()
+    assert memory.seen() == ["milk"]
+
+
+@test
+async def test_a_run_goes_on_where_it_was_when_the_user_edits_meanwhile(memory: Branching) -> None:
+    await run(memory, "I drink milk", notes("milk", "c0"), says("noted"))
+    session, running, edited = memory.session, asyncio.Event(), asyncio.Event()
+
+    class Slow(Branching):
+        def __init__(self) -> None:
+            self.session = session
+
+        async def keep(self, tool: ToolContext[Any], text: str) -> None:
+            await session.recall("milk")
+            running.set()
+            await edited.wait()
+            await session.remember(tool, text)
+
+    under_way = asyncio.create_task(run(Slow(), "I drink tea", notes("tea", "c1"), says("noted")))
+    await running.wait()
+    await session.edit((await session.messages())[-1], "I drink coffee")
+    edited.set()
+    with pytest.raises(RefMoved) as moved:
+        await under_way
+
+    assert memory.seen() == ["milk"]
+    assert texts(await session.get_items())[-1] == "I drink coffee"
+    await session.switch(str(moved.value.kept))
+    assert memory.seen() == ["milk", "tea"]
+    (tea,) = (one for one in session.view().memories() if one.text == "tea")
+    assert len(tea.derived_from) == 1
 
 
 async def in_one_piece(who: Any, said: str, session: BranchSession) -> None:

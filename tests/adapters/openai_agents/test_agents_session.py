@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace as Namespace
 from typing import Any
 
 import branchmem as bm
@@ -12,8 +13,9 @@ import pytest
 from agents.memory import Session, SessionSettings
 from agents.run_internal.session_persistence import rewind_session_items
 from agents.tool_context import ToolContext
-from branchmem.adapters.openai_agents import BranchSession
+from branchmem.adapters.openai_agents import BranchSession, instructions
 from branchmem.errors import BadMove, InvalidEvent, RefMoved
+from branchmem.events import Message
 from scripted_model import texts
 
 ITEMS: list[Any] = [
@@ -38,6 +40,10 @@ def session(tmp_path: Path) -> Iterator[BranchSession]:
 
 def said(text: str) -> Any:
     return {"role": "user", "content": text}
+
+
+def answered(text: str) -> Any:
+    return {"role": "assistant", "content": text}
 
 
 def tool(call: str) -> ToolContext[Any]:
@@ -206,3 +212,138 @@ def test_what_a_session_of_branchmem_said_is_an_item(session: BranchSession) -> 
     session.session.say("assistant", "b")
 
     assert asyncio.run(session.get_items()) == [said("a"), {"role": "assistant", "content": "b"}]
+
+
+@pytest.mark.parametrize("parent", [None, bm.LEGACY])
+def test_a_list_that_begins_with_a_root_is_not_emptied(session: BranchSession, parent: Any) -> None:
+    session.store.append([Message("m1", parent=parent, role="user", text="hi"), Message("m2", parent="m1")])
+    asyncio.run(session.switch("m2"))
+
+    for wanted in (session.pop_item, session.clear_session):
+        with pytest.raises(BadMove, match="m1 is an item"):
+            asyncio.run(wanted())
+
+    assert asyncio.run(session.get_items()) == [said("hi")]
+    assert session.head == "m2"
+
+
+def test_two_outputs_of_one_call_are_two_messages(session: BranchSession) -> None:
+    async def scenario() -> None:
+        await session.add_items([said("a")])
+        await session.remember(tool("c"), "tea")
+        await session.add_items([*ITEMS[3:5], ITEMS[4]])
+        assert texts(await session.get_items()) == ["a", "note", "kept", "kept"]
+        assert seen(session) == ["tea"]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_forks_that_make_a_call_of_one_name_keep_apart(session: BranchSession, *, keeps: bool) -> None:
+    async def scenario() -> None:
+        await session.add_items([said("a")])
+        fork = await session.fork("other")
+        if keeps:
+            await session.remember(tool("c"), "tea")
+        await fork.remember(tool("c"), "coffee")
+        await session.add_items(ITEMS[3:5])
+        await fork.add_items(ITEMS[3:5])
+        assert seen(session) == ["tea"] * keeps
+        assert seen(fork) == ["coffee"]
+
+    asyncio.run(scenario())
+
+
+def test_a_tool_of_any_kind_has_its_output(session: BranchSession) -> None:
+    call = {"type": "custom_tool_call", "call_id": "c", "name": "note", "input": "tea"}
+    output = {"type": "custom_tool_call_output", "call_id": "c", "output": "kept"}
+    asyncio.run(session.remember(tool("c"), "tea"))
+
+    asyncio.run(session.add_items([call, output]))  # type: ignore[list-item]
+
+    assert seen(session) == ["tea"]
+
+
+def test_a_run_recalls_where_it_stands_whoever_moves_the_ref(session: BranchSession) -> None:
+    async def scenario() -> None:
+        await session.add_items([said("a")])
+        tea = session.session.remember("drinks tea", sources=[session.head])
+        other = BranchSession("chat", session.store)
+        await session.get_items()
+        edited = await other.edit((await other.messages())[0], "coffee")
+        coffee = other.session.remember("drinks coffee", sources=[edited])
+
+        assert (await session.recall("drinks")).ids == (tea.id,)
+        assert (await other.recall("drinks")).ids == (coffee.id,)
+        context, nobody = Namespace(turn_input=[said("drinks")]), Namespace()
+        told = await instructions(session)(context, nobody)  # type: ignore[arg-type]
+        assert told.endswith("drinks tea")
+
+    asyncio.run(scenario())
+
+
+def test_what_is_listed_is_what_the_run_goes_on_from(session: BranchSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    asyncio.run(session.add_items([said("a")]))
+    other, read = BranchSession("chat", session.store), BranchSession._messages
+
+    def late(self: BranchSession, *given: str) -> Any:
+        monkeypatch.setattr(BranchSession, "_messages", read)
+        other.session.say("user", "meanwhile")
+        return read(self, *given)
+
+    monkeypatch.setattr(BranchSession, "_messages", late)
+    assert texts(asyncio.run(session.get_items())) == ["a"]
+
+    with pytest.raises(RefMoved):
+        asyncio.run(session.add_items([answered("b")]))
+
+
+def test_an_answer_that_was_recalled_for_is_not_the_one_that_was_not(session: BranchSession) -> None:
+    async def scenario() -> None:
+        await session.add_items([said("what do I drink?")])
+        fact = session.session.remember("drinks tea", sources=[session.head])
+        await session.add_items([answered("tea")])
+        await session.pop_item()
+        await session.recall("drinks tea")
+        await session.add_items([answered("tea")])
+
+        (*_, last) = await session.messages()
+        assert last.meta["recalled"] == (fact.id,)
+
+    asyncio.run(scenario())
+
+
+def test_a_turn_that_goes_on_in_another_process_keeps_its_receipt(session: BranchSession) -> None:
+    async def scenario() -> None:
+        await session.add_items([said("do I drink tea?")])
+        fact = session.session.remember("drinks tea", sources=[session.head])
+        await session.recall("drinks tea")
+        await session.add_items(ITEMS[3:5])
+
+        later = BranchSession("chat", session.store)
+        kept = await later.remember(tool("d"), "the user drinks tea")
+        await later.add_items([answered("You do."), said("And now?"), answered("Still.")])
+
+        assert kept.derived_from == (fact.id,)
+        assert [message.meta.get("recalled") for message in await later.messages()] == [
+            None, (fact.id,), None, (fact.id,), None, None,
+        ]  # fmt: skip
+
+    asyncio.run(scenario())
+
+
+def test_what_a_turn_was_written_with_is_never_guessed(session: BranchSession) -> None:
+    async def scenario() -> None:
+        session.session.say("user", "a")
+        session.session.say("assistant", "b", meta={"recalled": ["elsewhere"]})
+        unknown = await session.remember(tool("c"), "tea")
+        session.session.say("assistant", "c", meta={"recalled": "everything"})
+        for wanted in (session.remember(tool("d"), "tea"), session.add_items([answered("d")])):
+            with pytest.raises(InvalidEvent, match="rewind above it"):
+                await wanted
+        await session.add_items([said("d"), answered("e")])
+
+        assert unknown.derived_from == ("elsewhere",)
+        assert texts(await session.get_items()) == ["a", "b", "c", "d", "e"]
+
+    asyncio.run(scenario())
