@@ -106,7 +106,7 @@ def test_a_skill_is_called_up_by_the_message_and_by_the_files_that_are_worked_on
         "docker", "Build images.", body="Use slim images.", trigger_keywords=("docker",), glob_patterns=("Dockerfile",)
     )
     model = Scripted("One.", "Two.", "Three.")
-    agent = Agent(session, model, skills=[docker])
+    agent = Agent(session, model, skills=iter([docker]))
     for text, paths, known in (("Build docker images", (), 1), ("Go on", ["Dockerfile"], 1), ("Thanks", (), 0)):
         agent.send(text, paths=paths)
         assert sum("Use slim images." in str(form["content"]) for form in model.asked[-1]) == known

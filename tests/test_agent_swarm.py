@@ -12,8 +12,8 @@ import branchmem as bm
 import pytest
 from branchmem.agent import Agent, Swarm
 from branchmem.chat import Reply
-from branchmem.errors import StepOpen
-from branchmem.errors.agent import MemberFailed
+from branchmem.errors import StepOpen, UnknownRef
+from branchmem.errors.agent import ForkAstray, MemberFailed
 from branchmem.session import Session
 from completions import Scripted, calling
 from figures import Figure
@@ -122,3 +122,48 @@ def test_a_lead_that_is_in_a_step_adopts_nothing(lead: Session) -> None:
             swarm.run_processes({})
         with pytest.raises(StepOpen):
             asyncio.run(swarm.run({}))
+
+
+def test_a_member_that_waited_for_what_was_cancelled_has_failed_and_nobody_else(lead: Session) -> None:
+    async def waits(session: Session) -> str:
+        task = asyncio.ensure_future(asyncio.sleep(60))
+        task.cancel()
+        await task
+        return "never"
+
+    work: dict[str, Callable[[Session], Awaitable[str]]] = {"waits": waits, "food": partial(aresearch, "food")}
+    done = asyncio.run(Swarm(lead).run(work))
+    assert isinstance(done["waits"].error, asyncio.CancelledError)
+    assert done["food"].result() == "Found food."
+    assert texts(lead)["about food"] == 1
+
+
+def test_what_cannot_be_adopted_keeps_nobody_from_it(lead: Session) -> None:
+    async def leaves(session: Session) -> str:
+        session.store.refs.delete(session.ref)
+        return "gone"
+
+    work: dict[str, Callable[[Session], Awaitable[str]]] = {"leaves": leaves, "food": partial(aresearch, "food")}
+    done = asyncio.run(Swarm(lead).run(work))
+    assert isinstance(done["leaves"].error, UnknownRef)
+    assert texts(lead)["about food"] == 1
+
+
+def test_a_lead_that_went_to_another_branch_takes_nothing_over(lead: Session) -> None:
+    asked = lead.store.tree.path(lead.head)[-1]
+
+    async def edits(session: Session) -> str:
+        lead.edit(asked, "Plan a trip to the sea.")
+        return await aresearch("hotels", session)
+
+    swarm = Swarm(lead)
+    done = asyncio.run(swarm.run({"hotels": edits}))
+    assert isinstance(done["hotels"].error, ForkAstray)
+    with pytest.raises(ForkAstray, match="give the member another name"):
+        asyncio.run(swarm.run({"hotels": edits}))
+    with pytest.raises(ForkAstray):
+        swarm.adopt("hotels")
+    assert texts(lead) == Counter()
+    lead.switch(asked)
+    swarm.adopt("hotels")
+    assert texts(lead) == Counter(["The trip goes to Chengdu.", "about hotels"])

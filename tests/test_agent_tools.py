@@ -19,6 +19,10 @@ class Size(Enum):
     LARGE = "large"
 
 
+class Foreign(Enum):
+    THING = object()
+
+
 def order(
     what: Annotated[str, "the dish"],
     step: bm.Step,
@@ -123,7 +127,17 @@ def pair(what: tuple[int, str]) -> None:
     pass
 
 
-@pytest.mark.parametrize("function", [untyped, starred, positional, foreign, pair, lambda: None, 4])
+def foreign_choice(what: Literal[b"raw"]) -> None:
+    pass
+
+
+def foreign_enum(what: Foreign) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    "function", [untyped, starred, positional, foreign, pair, foreign_choice, foreign_enum, lambda: None, 4]
+)
 def test_a_function_that_no_json_describes_is_refused(function: Any) -> None:
     with pytest.raises(InvalidTool):
         Tool.of(function)

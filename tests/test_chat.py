@@ -182,6 +182,8 @@ def test_a_stream_that_does_not_end_well_is_an_error_without_the_key(server: Ser
         b"[" * 9999,
         b'{"choices": [{"message": {"tool_calls": [{"id": "c", "type": "custom", "custom": {"name": "f"}}]}}]}',
         b'{"choices": [{"message": {"content": "\xff"}}]}',
+        b'{"choices": [{"message": {"tool_calls": [{"id": "c", "function": {"name": ["f"]}}]}}]}',
+        b'{"choices": [{"message": {"tool_calls": [{"id": 5, "function": {"name": "f"}}]}}]}',
     ],
 )
 def test_what_is_no_completion_is_refused(server: Server, body: bytes) -> None:

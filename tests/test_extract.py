@@ -241,6 +241,7 @@ def test_pieces_that_were_written_stay_where_a_later_one_fails(session: Session)
         (Found("x", ("fish",)), "cites message 'fish', which was not shown"),
         (Found("x", ("u1",), ("hidden",)), "cites memory 'hidden', which was not shown"),
         (Found("x", ("u1",), (), supersedes=("hidden",)), "cites memory 'hidden', which was not shown"),
+        (Found("x", (["u1"],)), "which was not shown"),  # type: ignore[arg-type]
         (Found("x", "u1"), "sources=['u1']"),  # type: ignore[arg-type]
         (Found("  "), "says nothing"),
         (Found(3), "says nothing"),  # type: ignore[arg-type]

@@ -359,6 +359,9 @@ def test_a_model_summarises(session: Session) -> None:
         ({"sources": "u1"}, "one id or None"),
         ({"messages": "hello"}, "a list of messages"),
         ({"messages": [3]}, "a list of messages"),
+        ({"messages": [user("hi"), {"role": "assistant", "tool_calls": [object()]}]}, r"messages\[1\].tool_calls"),
+        ({"messages": [{"role": "assistant", "tool_calls": [{"function": object()}]}]}, r"messages\[0\].tool_calls"),
+        ({"messages": [{"role": "assistant", "tool_calls": 5}]}, r"messages\[0\].tool_calls=5"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(session: Session, options: Mapping[str, Any], says: str) -> None:

@@ -300,3 +300,29 @@ def test_messages_that_were_only_recalled_text_are_no_source(session: Session) -
     assert isinstance(session.store.log.get("u3"), Message)
     take_back(session, memory.id)
     assert "likes fish" not in "".join(visible_to_both(session.store, session.head))
+
+
+def test_what_follows_an_answer_that_was_erased_with_its_receipt_is_not_read(
+    answered: tuple[Session, str, Step],
+) -> None:
+    session, memory, step = answered
+    session.say("assistant", "As you like fish, the harbour.", id="a2")
+    session.store.erase([step.id])
+    take_back(session, memory)
+
+    out = extract(session, each)
+    summarise(session, counted, threshold_tokens=0, keep_tokens=0)
+
+    assert [added.sources for added in out.added if added.id not in out.hidden] == [("u2",)]
+    assert out.left_out == ("a2 follows what was erased, so nobody knows what it was written with",)
+    assert visible_to_both(session.store, session.head) == {"Forget about the fish", "u2"}
+
+
+def test_what_is_found_twice_and_derives_from_more_is_not_passed_over_in_silence(session: Session) -> None:
+    memory = session.remember("likes fish", sources=["u1"])
+    twice = [Found("wants the harbour", ("u1",)), Found("wants the harbour", ("u1",), (memory.id,))]
+
+    out = extract(session, finding(*twice))
+
+    assert [added.derived_from for added in out.added] == [()]
+    assert [refused.found for refused in out.refused] == twice[1:]

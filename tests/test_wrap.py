@@ -256,6 +256,31 @@ def test_what_hangs_below_without_saying_anything_is_stood_at(session: Session) 
     assert memories(session) == ["A thing."]
 
 
+@pytest.mark.parametrize("mine", [True, False])
+def test_unless_another_branch_put_it_there_for_itself(session: Session, mine: bool) -> None:
+    wrapped = wrap(Client("A1", "B1", "A2"), session)
+    ask(wrapped, turns("u1"))
+    branch = session if mine else session.fork("branch")
+    branch.say("checkpoint", None)
+    branch.remember("A thing.", sources=[branch.head])
+    ask(wrapped, turns("another beginning"))
+    ask(wrapped, turns("u1", "A1", "u2"))
+    assert memories(session) == (["A thing."] if mine else [])
+
+
+def test_what_two_branches_say_alike_is_one_place_only_where_an_answer_says_so(session: Session) -> None:
+    wrapped = wrap(Client("A1", "A2", "A3"), session)
+    ask(wrapped, turns("u1"))
+    branch, store = session.fork("branch"), session.store
+    other = store.session("other")
+    store.adopt([other.remember("A thing.", sources=[other.say("user", "x")]).id], into="branch")
+    ask(wrap(Client("B1"), branch), turns("u1", "A1", "go on"))
+    ask(wrapped, turns("u1", "A1", "go on"))
+    assert (memories(session), memories(branch)) == ([], ["A thing."])
+    ask(wrapped, turns("u1", "A1", "go on", "B1", "and then?"))
+    assert memories(session) == ["A thing."]
+
+
 def test_a_list_without_a_turn_has_no_place(session: Session) -> None:
     for messages in ([], [{"role": "system", "content": "x"}]):
         with pytest.raises(PlaceUnknown, match="nothing besides instructions"):

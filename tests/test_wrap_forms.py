@@ -9,7 +9,7 @@ import branchmem as bm
 import pytest
 from branchmem.agent import wrap
 from branchmem.chat import Call, Reply
-from branchmem.errors.agent import InvalidMessage
+from branchmem.errors.agent import InvalidMessage, NoAnswer
 from branchmem.session import Session
 from clients import Client
 from completions import calling
@@ -50,6 +50,23 @@ def test_a_stream_of_calls_is_known_again(session: Session) -> None:
     results = [{"role": "tool", "tool_call_id": call.id, "content": "rain"} for call in CALLS]
     ask(wrapped, [*turns("Weather?"), wire, *results])
     assert said(session) == ["Weather?", "I look.", "rain", "rain", "Rain."]
+
+
+def test_instructions_that_say_nothing_are_no_place_for_what_is_recalled(session: Session) -> None:
+    session.remember("lives in Chengdu", sources=[session.say("user", "Chengdu")])
+    client = Client("A1")
+    ask(wrap(client, session, recall={}), [{"role": "system"}, *turns("Chengdu")])
+    recalled, silent, _ = client.sent[0]["messages"]
+    assert "lives in Chengdu" in recalled["content"]
+    assert silent == {"role": "system"}
+
+
+def test_an_answer_that_is_none_is_refused(session: Session) -> None:
+    client = Client()
+    client.chat.completions.create = lambda **form: {"choices": [], "usage": {"prompt_tokens": float("inf")}}
+    with pytest.raises(NoAnswer):
+        ask(wrap(client, session), turns("u1"))
+    assert said(session) == []
 
 
 def test_instructions_at_the_beginning_are_the_applications_and_later_ones_are_said(session: Session) -> None:

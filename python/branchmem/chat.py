@@ -245,7 +245,7 @@ class Draft:
     def take(self, said: Mapping[str, Any]) -> list[str]:
         """Take in a completion or a chunk of one; the pieces of text in it.
 
-        Raises: TypeError, ValueError, KeyError or AttributeError where it is neither.
+        Raises: TypeError, ValueError, KeyError, AttributeError or OverflowError where it is neither.
         """
         used = said.get("usage")
         if used:
@@ -285,9 +285,9 @@ class Draft:
 
     def _take_call(self, number: int, call: Mapping[str, Any]) -> None:
         id, function = call.get("id") or "", call.get("function") or {}
-        if call.get("type") == "custom":
-            raise TypeError(call)
         name, arguments = function.get("name") or "", arguments_text(function.get("arguments") or "")
+        if call.get("type") == "custom" or not (isinstance(id, str) and isinstance(name, str)):
+            raise TypeError(call)
         index = call.get("index")
         at = self._at.get(number if index is None else index)
         # some count every call of a message as the first one: another id is another call

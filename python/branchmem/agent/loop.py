@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 #: What a user says: text, or parts as endpoints take them.
 Content = str | Sequence[Mapping[str, Any]]
-Begin = Callable[[Turn], object]
+#: What begins a turn gives what the user says in it, None where that was said before.
+Begin = Callable[[Turn], Content | None]
 
 
 class Agent:
@@ -78,7 +79,7 @@ class Agent:
             if tool.name in self.tools:
                 raise InvalidTool(tool.name, "is the name of two tools: a model could not tell them apart")
             self.tools[tool.name] = tool
-        self.skills = skills
+        self.skills = None if skills is None else tuple(skills)
         self.recall = recall
         self.extractor = extractor
         self.compaction = compaction
@@ -180,8 +181,7 @@ class Agent:
         reply: Callable[[Work], Generator[str, None, Reply]],
     ) -> Generator[str | Answer, None, None]:
         with Turn(self.session) as turn:
-            begin(turn)
-            work = Work(self, turn)
+            work = Work(self, turn, begin(turn))
             work.prepare(paths)
             while True:
                 work.compact()
@@ -199,8 +199,7 @@ class Agent:
         reply: Callable[[Work], AsyncGenerator[str | Reply, None]],
     ) -> AsyncGenerator[str | Answer, None]:
         async with Turn(self.session) as turn:
-            await settled(partial(begin, turn))
-            work = Work(self, turn)
+            work = Work(self, turn, await settled(partial(begin, turn)))
             await settled(partial(work.prepare, paths))
             while True:
                 await work.acompact()
@@ -262,12 +261,13 @@ class Agent:
                 yield piece
 
 
-def _say(content: Content, turn: Turn) -> None:
+def _say(content: Content, turn: Turn) -> Content:
     said = Said.of_wire({"role": "user", "content": content}, 0)
     turn.say("user", content if isinstance(content, str) else said.text, meta=said.meta())
+    return content
 
 
-def _edit(message: str | Message, content: Content, turn: Turn) -> None:
+def _edit(message: str | Message, content: Content, turn: Turn) -> Content:
     id = message.id if isinstance(message, Message) else message
     store, ref = turn.session.store, turn.session.ref
     old = store.log.get(id) if id in store.log else None
@@ -278,7 +278,7 @@ def _edit(message: str | Message, content: Content, turn: Turn) -> None:
     if not isinstance(old.parent, str):
         raise BadMove(ref, id, "has no parent that a second version could hang under: start a new session")
     turn.stand_at(old.parent)
-    _say(content, turn)
+    return _say(content, turn)
 
 
 def _again(turn: Turn) -> None:

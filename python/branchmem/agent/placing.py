@@ -3,13 +3,16 @@
 A list is a conversation from its first message on.  It is followed from the root down all branches, as far as it says
 what stands there; what follows after that is new, and belongs below.  Instructions at its beginning are the
 application's, and no part of it.  Where several places say the same, the one counts at which the session stands; where
-it stands at none of them, or where a list has left out what stands between, nothing is guessed.
+it stands at none of them, or where a list has left out what stands between, nothing is guessed.  What stands in the
+tree without a word, as adoptions do, another branch may have put there for itself: what is below it is meant where the
+session has stood there, or where the list has an answer from there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from branchmem import Message
@@ -52,6 +55,8 @@ class _Search:
 
     def __init__(self, session: Session, head: str, said: Sequence[Said], first: int) -> None:
         self._ref = session.ref
+        self._refs = session.store.refs
+        self._log = session.store.log
         self._tree = session.store.tree
         self._read = _Reader(session.store)
         self._path = self._tree.path(head)
@@ -60,12 +65,14 @@ class _Search:
         self._first = first
 
     def found(self) -> Place:
-        places, at = self._beginnings(), self._first
-        while at < len(self._said):
-            fitting = [id for id in self._below(places) if self._read.said(id) == self._spoken[at]]
-            if not fitting:
-                break
-            places, at = fitting, at + 1
+        #: For each place whether it is no accident that it fits.
+        fitting, at = dict.fromkeys(self._beginnings(), True), self._first
+        places, known = [*fitting], at
+        while fitting and at < len(self._said):
+            fitting, at = self._fitting(fitting, self._spoken[at]), at + 1
+            if any(fitting.values()):
+                places, known = [id for id, is_meant in fitting.items() if is_meant], at
+        at = known
         chosen = self._chosen(places, at)
         self._refuse_cut(places, at)
         return Place(chosen, tuple(zip(self._said[at:], self._receipts(places, at), strict=True)))
@@ -83,20 +90,35 @@ class _Search:
             raise PlaceUnknown(self._ref, self._first, why)
         return [_ABOVE]
 
-    def _below(self, places: Iterable[str]) -> list[str]:
-        """The messages of the conversation that follow directly on these places."""
-        found: list[str] = []
-        waiting = list(places)
-        is_beginning = {id for id in waiting if id == self._path[0]}
+    def _fitting(self, places: Mapping[str, bool], one: Said) -> dict[str, bool]:
+        """The messages that follow on these places and say this, each with whether it is meant.
+
+        An answer is no accident; what a user says may be said on two branches.
+        """
+        found: dict[str, bool] = {}
+        for place, is_meant in places.items():
+            for id, is_near in self._below([place]).items():
+                if self._read.said(id) == one:
+                    found[id] = one.is_answer or (is_meant and is_near)
+        return found
+
+    def _below(self, places: Iterable[str]) -> dict[str, bool]:
+        """The messages of the conversation that follow directly on these places.
+
+        For each whether nothing stands between that another branch may have put there.
+        """
+        found: dict[str, bool] = {}
+        waiting = [(id, True) for id in places]
+        is_beginning = {id for id, _ in waiting if id == self._path[0]}
         while waiting:
-            id = waiting.pop()
+            id, is_near = waiting.pop()
             for child in [self._path[0]] if id == _ABOVE else self._tree.children(id):
                 if self._is_silent(child, at_beginning=id in is_beginning):
-                    waiting.append(child)
+                    waiting.append((child, is_near and self._is_own(child)))
                     if id in is_beginning:
                         is_beginning.add(child)
                 else:
-                    found.append(child)
+                    found[child] = is_near
         return found
 
     def _chosen(self, places: Sequence[str], at: int) -> str:
@@ -111,17 +133,27 @@ class _Search:
         return lowest[0]
 
     def _tips(self, place: str, at_beginning: bool) -> list[str]:
-        """A place, and what hangs below it without saying anything: adoptions and merges."""
+        """A place, and what of the session's own hangs below it without saying anything: adoptions and merges."""
         found, waiting = [], [place]
         while waiting:
             id = waiting.pop()
             found.append(id)
-            waiting += (child for child in self._tree.children(id) if self._is_silent(child, at_beginning=at_beginning))
+            silent = (child for child in self._tree.children(id) if self._is_silent(child, at_beginning=at_beginning))
+            waiting += filter(self._is_own, silent)
         return found
+
+    def _is_own(self, id: str) -> bool:
+        """Whether the session stood at a message or below, or it was erased, so that nothing is learned there."""
+        return self._log.is_erased(id) or any(self._tree.is_ancestor(id, at) for at in self._stood)
+
+    @cached_property
+    def _stood(self) -> frozenset[str]:
+        """Where the ref of the session ever stood."""
+        return frozenset(move.after for move in self._refs.log(self._ref) if move.after is not None)
 
     def _receipts(self, places: Sequence[str], at: int) -> Iterator[tuple[str, ...]]:
         """For each new answer the receipts of those as deep below these places as it will be, or that say the same."""
-        here = places
+        here: Iterable[str] = places
         for one in self._spoken[at:]:
             here = self._below(here)
             alike: list[str] = []

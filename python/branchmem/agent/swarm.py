@@ -1,7 +1,8 @@
 """Several agents on one store, each on a fork of its own, and what their lead adopts of what they found.
 
 No member sees what another tries.  What a member found, which is visible where it stands and was not where it began,
-is taken over at the lead's head by `store.adopt`: explicitly, each once, and never by moving the lead to a fork.
+is taken over at the lead's head by `store.adopt`: explicitly, each once, and never by moving the lead to a fork.  Where
+the lead has left the path on which a fork began, nothing is taken over: the fork knows what the lead's branch does not.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import multiprocessing
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import branchmem
 from branchmem import RefExists, Session, StepOpen
-from branchmem.errors.agent import ForeignSession, MemberFailed
+from branchmem.errors.agent import ForeignSession, ForkAstray, MemberFailed
 from branchmem.session.settled import settled
 from branchmem.session.step import step_of
 
@@ -35,7 +37,7 @@ class Finding(Generic[T]):
     ref: str
     #: What its work returned; None where it failed.
     value: T | None
-    #: Why it failed.  What it had found by then is not adopted; `swarm.adopt` does so.
+    #: Why it failed, or could not be adopted.  What it had found by then is not; `swarm.adopt` does so.
     error: BaseException | None
     #: What the lead took over; None where the member failed.
     adopted: Merged | None
@@ -61,22 +63,23 @@ class Swarm:
     def member(self, name: str) -> Session:
         """The session of a member: its fork, which is made where the lead stands now unless it is there.
 
-        Raises: InvalidRef.
+        Raises: InvalidRef; ForkAstray where it is there and began on another branch.
         """
         ref = self._ref(name)
-        try:
+        with suppress(RefExists):
             return self.lead.fork(ref)
-        except RefExists:
-            return Session(self.lead.store, ref, self.lead.beside)
+        self._refuse_astray(ref)
+        return Session(self.lead.store, ref, self.lead.beside)
 
     def found(self, name: str) -> tuple[str, ...]:
         """The ids of the memories that a member sees and the lead does not, by arrival; summaries of its fork aside.
 
-        Raises: UnknownRef.
+        Raises: UnknownRef; ForkAstray where the lead stands on another branch than that on which the fork began.
         """
         from branchmem.extract.provenance import SUMMARY
 
         store = self.lead.store
+        self._refuse_astray(self._ref(name))
         known = frozenset(store.at_ref(self.lead.ref).ids())
         own = (id for id in store.at_ref(self._ref(name)).ids() if id not in known)
         return tuple(id for id in own if store.skeleton(id).get("kind") != SUMMARY)
@@ -84,7 +87,7 @@ class Swarm:
     def adopt(self, name: str) -> Merged:
         """Take over, at the lead's head, what a member found; what was taken over before is left as it is.
 
-        Raises: UnknownRef; StepOpen inside a step of the lead, which could not end where the lead has moved.
+        Raises: as `found`; StepOpen inside a step of the lead, which could not end where the lead has moved.
         Cost: both views, and that of `store.adopt`.
         """
         self._refuse_in_step("swarm.adopt")
@@ -95,17 +98,22 @@ class Swarm:
 
         Who fails does not keep the others from it: `finding.result()` raises what it raised.  Who is cancelled in this
         cancels them all.
-        Raises: StepOpen inside a step of the lead.
+        Raises: as `member`; StepOpen inside a step of the lead.
         """
         self._refuse_in_step("swarm.run")
         members = {name: await settled(lambda name=name: self.member(name)) for name in work}  # type: ignore[misc]
 
         async def one(name: str) -> Finding[T]:
+            task = cast("asyncio.Task[Any]", asyncio.current_task())
             try:
                 value = await work[name](members[name])
-            except Exception as error:
+                adopted = await settled(lambda: self.adopt(name))
+            except (Exception, asyncio.CancelledError) as error:
+                # else something that the member waited for was cancelled, and not the member
+                if isinstance(error, asyncio.CancelledError) and task.cancelling():
+                    raise
                 return Finding(name, self._ref(name), None, error, None)
-            return Finding(name, self._ref(name), value, None, await settled(lambda: self.adopt(name)))
+            return Finding(name, self._ref(name), value, None, adopted)
 
         async with asyncio.TaskGroup() as tasks:
             running = {name: tasks.create_task(one(name)) for name in work}
@@ -117,7 +125,7 @@ class Swarm:
         """As `run`, each member in a process that opens the store itself: at most so many at a time, or as CPUs are.
 
         What a member does and what it returns must be picklable: a function of a module, a `partial` of one.
-        Raises: StepOpen inside a step of the lead.
+        Raises: as `member`; StepOpen inside a step of the lead.
         """
         self._refuse_in_step("swarm.run_processes")
         path, beside = self.lead.store.path, self.lead.beside
@@ -137,16 +145,25 @@ class Swarm:
     def _findings(self, running: Mapping[Future[T], str]) -> Iterator[Finding[T]]:
         for future in as_completed(running):
             name = running[future]
-            error = future.exception()
+            error, adopted = future.exception(), None
             if error is None:
-                yield Finding(name, self._ref(name), future.result(), None, self.adopt(name))
-            else:
-                yield Finding(name, self._ref(name), None, error, None)
+                try:
+                    adopted = self.adopt(name)
+                except Exception as refused:
+                    error = refused
+            yield Finding(name, self._ref(name), future.result() if error is None else None, error, adopted)
 
     def _refuse_in_step(self, wanted: str) -> None:
         step = step_of(self.lead)
         if step is not None and step.is_open:
             raise StepOpen(self.lead.ref, step.id, wanted)
+
+    def _refuse_astray(self, ref: str) -> None:
+        refs, lead = self.lead.store.refs, self.lead.ref
+        made = (move for move in reversed(refs.log(ref)) if move.before is None and move.why != "undo")
+        began = str(next(made).after)
+        if not self.lead.store.tree.is_ancestor(began, refs[lead]):
+            raise ForkAstray(ref, began, lead)
 
     def _ref(self, name: str) -> str:
         return f"{self.lead.ref}/{name}"

@@ -135,10 +135,10 @@ def _schema(tool: str, name: str, hint: Any) -> dict[str, Any]:
         return {}
     if hint in _PLAIN:
         return {"type": _PLAIN[hint]}
-    if origin is Literal:
-        return {"enum": list(args)}
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return {"enum": [member.value for member in hint]}
+    is_enum = isinstance(hint, type) and issubclass(hint, Enum)
+    values = list(args) if origin is Literal else [member.value for member in hint] if is_enum else []
+    if values and all(type(value) in _PLAIN for value in values):
+        return {"enum": values}
     if origin in (Union, types.UnionType):
         return {"anyOf": [_schema(tool, name, arg) for arg in args]}
     if hint in _LISTS or (origin in _LISTS and (origin is not tuple or args[1:] == (...,))):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from branchmem import Memory, Message
 from branchmem.agent.tools import chosen
 from branchmem.agent.turn import FINISH, Turn
-from branchmem.agent.wire import Said, prompt
+from branchmem.agent.wire import Said, plain, prompt
 from branchmem.chat import Call, Reply
 from branchmem.errors import StepEnded
 from branchmem.errors.agent import InvalidTool, NoAnswer, ToolRefused, TurnEndless
@@ -23,7 +23,7 @@ from branchmem.errors.agent import InvalidTool, NoAnswer, ToolRefused, TurnEndle
 if TYPE_CHECKING:
     import os
 
-    from branchmem.agent.loop import Agent
+    from branchmem.agent.loop import Agent, Content
     from branchmem.extract import Compacted, Extracted
     from branchmem.recall import Recalled
 
@@ -61,9 +61,10 @@ class Answer:
 class Work:
     """One turn under way: its prompt, and what it came to so far."""
 
-    def __init__(self, agent: Agent, turn: Turn) -> None:
+    def __init__(self, agent: Agent, turn: Turn, content: Content | None) -> None:
         self.agent = agent
         self.turn = turn
+        self._content = content
         self.messages: list[Mapping[str, Any]] = []
         #: For each the message of the log that it is; None for instructions.
         self._sources: list[str | None] = []
@@ -93,6 +94,9 @@ class Work:
             self._add({"role": "system", "content": "\n\n".join(told)}, None)
         for form, id in prompt(path):
             self._add(form, id)
+        if self._content is not None and not isinstance(self._content, str) and self._sources[-1:] == [self.turn.base]:
+            # as it was given: the log keeps no large part, such as an image
+            self.messages[-1] = {**self.messages[-1], "content": plain(self._content)}
 
     def compact(self) -> None:
         """Make the prompt shorter, where that is wanted, and count the reply that comes."""

@@ -216,7 +216,7 @@ class _Call:
         """Take in a completion or a chunk.  Raises: NoAnswer where it is neither."""
         try:
             self._draft.take(plain(answer))
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
             raise NoAnswer(None) from None
 
     def write(self) -> None:
@@ -278,7 +278,7 @@ class _Call:
             return self._messages
         first, *others = self._messages
         told = plain(first)
-        if Said.of_wire(told, 0).is_instruction and isinstance(told["content"], str):
+        if Said.of_wire(told, 0).is_instruction and isinstance(told.get("content"), str):
             return [{**told, "content": f"{told['content']}\n\n{text}"}, *others]
         return [{"role": "system", "content": text}, *self._messages]
 

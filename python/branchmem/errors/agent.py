@@ -132,6 +132,22 @@ class NotAStep(Error, AttributeError):
         return f"{self.asked} is no step of a session: {self.why}"
 
 
+class ForkAstray(Error, ValueError):
+    """A fork, `ref`, that began at a message which is not on the path of its lead: it knows what nobody said there."""
+
+    def __init__(self, ref: str, began: str, lead: str) -> None:
+        super().__init__(ref, began, lead)
+        self.ref = ref
+        self.began = began
+        self.lead = lead
+
+    def explanation(self) -> str:
+        return (
+            f"{short(self.ref)} began at {self.began}, which is not on the path where {short(self.lead)} stands: give "
+            "the member another name, or take over what you name by store.adopt"
+        )
+
+
 class MemberFailed(Error):
     """The work of a member of a swarm raised something, which is the cause; nothing of it was adopted."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from branchmem import STRICT, InvalidEvent, Memory, Message, Reason, new_id
@@ -154,7 +155,8 @@ class Upstream:
     """What memories from messages of a path must derive from, as the log is now.
 
     What was said between two messages of the user is one answer, in several steps: each of them was read by the next,
-    so each has the receipts of all.  `own` is the receipt of a message that is not in the log yet.
+    so each has the receipts of all.  An erased one has lost its receipt: nobody knows what those below were written
+    with.  `own` is the receipt of a message that is not in the log yet.
     """
 
     def __init__(
@@ -186,6 +188,8 @@ class Upstream:
                 is_tied = is_tied or is_beside
             if id not in self._receipts:
                 self._receipts.update(self._of_answer(id))
+            if id not in self._receipts:
+                raise Unusable(f"{id} follows what was erased, so nobody knows what it was written with")
             for memory in self._receipts[id]:
                 if self._taken_back.said_by(memory):
                     raise Unusable(f"{id} was written with summary {memory}, which says what was taken back since")
@@ -193,17 +197,21 @@ class Upstream:
         return Ties(tuple(found), (self._path[-1],) if is_tied else ())
 
     def _of_answer(self, id: str) -> dict[str, tuple[str, ...]]:
-        """For each message of the answer that one belongs to the receipts of all; for one of the user its own."""
+        """For each message of the answer that one belongs to the receipts of all; for one of the user its own.
+
+        Without those that follow what was erased.
+        """
         message = self._message(id)
         if message is not None and message.role in _USERS:
             return {id: receipt(message)}
         at = self._places[id]
-        answer = [*self._answering(range(at, -1, -1)), *self._answering(range(at + 1, len(self._path)))]
+        above, below = self._answering(range(at, -1, -1)), self._answering(range(at + 1, len(self._path)))
+        answer = [*reversed([*above]), *below]
         together: dict[str, None] = {}
         for said in answer:
             recalled = self._own[said] if said in self._own else receipt(self._message(said))
             together.update(dict.fromkeys(recalled))
-        return dict.fromkeys(answer, tuple(together))
+        return dict.fromkeys(takewhile(self._is_whole, answer), tuple(together))
 
     def _answering(self, places: Iterable[int]) -> Iterator[str]:
         """The messages from here on until the user speaks."""
@@ -213,6 +221,9 @@ class Upstream:
             if message is not None and message.role in _USERS:
                 return
             yield id
+
+    def _is_whole(self, id: str) -> bool:
+        return id in self._own or not self._store.log.is_erased(id)
 
     def _message(self, id: str) -> Message | None:
         """A message of the log."""

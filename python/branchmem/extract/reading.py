@@ -188,10 +188,10 @@ class _Reading:
             for id, one in zip(ids, found, strict=True):
                 try:
                     memory = replace(_memory(shown, one, must), id=id, created=created)
+                    new = next((other for other in added if remembering.same(other, memory)), None)
                 except _REFUSALS as error:
                     refused.append(Refused(one, str(error)))
                     continue
-                new = next((other for other in added if remembering.is_same(other, memory)), None)
                 first = new or remembering.known(self.store, memory)
                 if first is None:
                     added.append(memory)
@@ -358,11 +358,11 @@ def _usable(messages: Iterable[Message], must: Upstream) -> tuple[tuple[Message,
     return tuple(usable), tuple(left_out)
 
 
-def _require(cited: Iterable[str], shown: Iterable[str], what: str) -> None:
+def _require(cited: Iterable[object], shown: Iterable[str], what: str) -> None:
     """Raises: Unusable for what was not shown."""
     among = set(shown)
     for id in cited:
-        if id not in among:
+        if not isinstance(id, str) or id not in among:
             raise Unusable(f"it cites {what} {id!r:.80}, which was not shown")
 
 

@@ -89,6 +89,9 @@ def read(messages: Sequence[Mapping[str, Any]], sources: Sequence[str | None]) -
     """The messages of a prompt, each with that of the log.  Raises: InvalidExtraction."""
     if isinstance(messages, (str, Mapping)) or not all(isinstance(form, Mapping) for form in messages):
         raise InvalidExtraction("messages", messages, "a list of messages is needed, each with a role and its content")
+    for at, form in enumerate(messages):
+        if not _are_calls(calls := form.get("tool_calls") or []):
+            raise InvalidExtraction(f"messages[{at}].tool_calls", calls, "a list of mappings is needed, as JSON has it")
     if isinstance(sources, str) or len(sources) not in (0, len(messages)):
         raise InvalidExtraction("sources", sources, f"one id or None for each of {len(messages)} messages is needed")
     return [Prompted(form, source) for form, source in zip(messages, sources or [None] * len(messages), strict=True)]
@@ -113,6 +116,15 @@ def turns(messages: Sequence[Prompted]) -> list[list[int]]:
             if isinstance(call, Mapping) and isinstance(call.get("id"), str):
                 turn_of_call[call["id"]] = len(found) - 1
     return found
+
+
+def _are_calls(calls: object) -> bool:
+    """Whether they are calls of tools as JSON has them, and no objects of a client."""
+    try:
+        json.dumps(calls)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return isinstance(calls, (list, tuple)) and all(isinstance(call, Mapping) for call in calls)
 
 
 def _text(part: object) -> str | None:

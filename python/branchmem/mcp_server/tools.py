@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from mcp.server.mcpserver import Context
 from pydantic import Field
@@ -19,7 +19,7 @@ from branchmem import refs as refs_
 from branchmem.changes.names import with_older_versions
 from branchmem.errors import UnknownEvent
 from branchmem.errors.mcp_server import SourceAstray
-from branchmem.events import Retraction, conflict
+from branchmem.events import Retraction
 from branchmem.mcp_server.forms import (
     Anchor,
     Beside,
@@ -330,26 +330,25 @@ class Tools:
     def _receipts(self, sources: Iterable[str]) -> tuple[str, ...]:
         """The memories that those of the sources were written with that are answers with a receipt.
 
+        A source without a word, as an adoption or a branch that goes on alone begins with, says what stands above it.
         Raises: InvalidEvent where a receipt cannot be read.
         """
         found: dict[str, None] = {}
         for id in sources:
-            message = self.store.log.get(id)
-            if isinstance(message, Message):
+            at: object = id
+            while isinstance(at, str) and isinstance(message := self.store.log.get(at), Message):
                 found.update(dict.fromkeys(written_with(message, instead="cite other messages in source_ids")))
+                is_silent = message.text is None and message.role not in get_args(Role)
+                at = message.parent if is_silent else None
         return tuple(found)
 
     def _said_below(self, draft: Message) -> Message:
-        """Append a message below its parent, unless it is there already and says the same.  Raises: EventConflict."""
+        """Append a message below its parent; as it is there already, it stays.  Raises: EventConflict."""
 
         def plan(_writer: Any) -> tuple[list[Message], Message]:
-            if draft.id not in self.store.log:
-                return [draft], draft
-            known = self.store.log.get(draft.id)
-            again = replace(draft, created=known.created if isinstance(known, Message) else None)
-            if known != again and not self.store.log.is_erased(draft.id):
-                raise conflict(draft.id, known.to_dict(), again.to_dict())
-            return [], again
+            known = self.store.log.get(draft.id) if draft.id in self.store.log else None
+            said = replace(draft, created=known.created) if isinstance(known, Message) else draft
+            return [said], said
 
         return self.store.transact(plan, tables=())[1]
 

@@ -198,6 +198,21 @@ def test_a_message_with_an_id_is_said_once(store: bm.Store, anchor: str) -> None
     talk(store, converse)
 
 
+def test_the_id_of_something_erased_is_taken(store: bm.Store) -> None:
+    async def converse(client: Client) -> None:
+        said: dict[str, Any] = {"text": "secret", "message_id": "mine"}
+        first = await ask(client, "append_message", anchor="u1", **said)
+        store.erase(["mine", "home"])
+        before = store.seq
+        assert await ask(client, "append_message", anchor="u1", **said) == first
+        for id in ("mine", "home"):
+            again = await refused(client, "append_message", anchor="u2", text="another", message_id=id)
+            assert again.startswith("EventConflict: ")
+        assert store.seq == before
+
+    talk(store, converse)
+
+
 def test_switching_writes_nothing_unless_a_ref_is_to_be_moved(store: bm.Store) -> None:
     async def go(client: Client) -> None:
         before = (store.seq, dict(store.refs.items()))
@@ -309,6 +324,27 @@ def test_what_is_remembered_of_an_answer_that_two_branches_share_goes_with_what_
         assert taken["hidden"] == ["home", kept["memory"]["id"]]
 
     talk(store, part)
+
+
+@pytest.mark.parametrize("below", ["a fork", "an adoption"])
+def test_so_does_all_that_is_remembered_below_it_before_anything_else_is_said(store: bm.Store, below: str) -> None:
+    async def remember(client: Client) -> None:
+        await ask(client, "append_message", role="assistant", text="So, Chengdu.", recalled=["home"])
+        if below == "a fork":
+            await ask(client, "fork", name="trial")
+        else:
+            store.adopt(["elsewhere"], into="main")
+        first = await ask(client, "add_memory", text="The answer said Chengdu", key="answer")
+        again = await ask(client, "add_memory", text="The answer said Chengdu", key="answer")
+        more = await ask(client, "add_memory", text="It did not say why")
+        newer = await ask(client, "update_memory", memory_id=first["memory"]["id"], text="It said: Chengdu")
+        assert (again["added"], again["memory"]["id"]) == (False, first["memory"]["id"])
+        for kept in (first, more, newer):
+            assert kept["memory"]["derived_from"] == ["home"]
+        taken = await ask(client, "delete_memory", memory_id="home")
+        assert set(taken["hidden"]) == {"home", more["memory"]["id"], newer["memory"]["id"]}
+
+    talk(store, remember)
 
 
 @pytest.mark.parametrize("change", ["add", "delete"])
