@@ -315,6 +315,23 @@ def test_a_database_whose_changes_are_in_a_log_beside_it_is_refused_in_an_archiv
     assert Log().take(zipped(tmp_path / "b.zip", {"a.sqlite": sample, "a.sqlite-wal": b""})).messages > 0
 
 
+def test_a_database_whose_journal_would_take_something_back_is_refused_in_an_archive(tmp_path: Path) -> None:
+    sample = (ALL / "langgraph" / "branching_checkpoints.sqlite").read_bytes()
+
+    error = refused(zipped(tmp_path / "a.zip", {"a.sqlite": sample, "a.sqlite-journal": b"what stood there"}))
+
+    assert error.place == "the member 'a.sqlite-journal'"
+    assert Log().take(zipped(tmp_path / "b.zip", {"a.sqlite": sample, "travel-journal": b"Chengdu"})).messages > 0
+
+
+def test_what_macos_writes_beside_files_is_passed_over(tmp_path: Path) -> None:
+    members: dict[str, bytes | object] = {"a/b.json": TREE.read_bytes()}
+    beside = {"__MACOSX/a/._b.json": b"\x00\x05\x16\x07", "._c.zip": b"\x00\x05\x16\x07", "._d.db": b"x"}
+
+    for path in (zipped(tmp_path / "a.zip", members | beside), laid_out(tmp_path / "export", members | beside)):
+        assert one_file(path) == one_file(TREE)
+
+
 def test_a_file_without_a_message_is_refused_before_those_of_other_tools_are_written(tmp_path: Path) -> None:
     summary = b'{"type":"summary","summary":"x","leafUuid":"y"}\n'
 

@@ -255,6 +255,7 @@ PASTED = [{"file_name": "paste.txt", "extracted_content": "pasted"}]
         ({"content": [{"type": "tool_use"}, {"type": "text", "text": "then"}, {"type": "tool_result"}]}, "then", 0),
         ({"content": [{"type": "token_budget"}, {"type": "flag"}]}, "", 0),
         ({"content": [{"type": "poem", "text": "verse"}]}, "verse", 1),
+        ({"content": [{"type": ["text"], "text": "verse"}]}, "verse", 1),
         ({"content": ["bare"]}, "", 1),
         ({"content": "bare"}, "", 1),
         ({"content": [{"type": "text", "text": 5}]}, "", 1),

@@ -375,3 +375,14 @@ def test_what_a_later_file_repeats_is_no_news(tmp_path: Path) -> None:
     written(tmp_path / "2.jsonl", [old[0], old[2], old[1]])
 
     assert stands_at(tmp_path) == {"s": "d"}
+
+
+def test_a_chain_of_forks_goes_by_the_first_of_them_in_whatever_order_it_is_met(tmp_path: Path) -> None:
+    forks = [line(f"f{i}", None, "hi", forkedFrom={"sessionId": "s", "messageUuid": f"f{i - 1}"}) for i in range(1, 5)]
+    end = line("end", "f4", "on")
+
+    for lines in ([line("f0", None, "hi"), *forks, end], [end, *forks[::-1], line("f0", None, "hi")]):
+        log = Log()
+        report = log.take(written(tmp_path / "a.jsonl", lines))
+        assert (report.messages, report.duplicates) == (2, 4)
+        assert parents(log)[f"{CC}:end"] == f"{CC}:f0"

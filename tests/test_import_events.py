@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import deque
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 from branchmem import importers
-from branchmem.errors import EventConflict, ImportFailed
+from branchmem.errors import EventConflict, ImportFailed, StoreMissing
 from branchmem.events import LEGACY, Event, Memory, Message
 from branchmem.importers import BadLine
 from exports import SEED, Log, counted, never
@@ -196,6 +197,27 @@ def test_an_import_that_was_cut_off_is_completed_by_the_next(file: Any) -> None:
         importers.import_file(path, append=append_once, stored=log.get, erased=never)
 
     assert (len(log), log.take(path).added, len(log)) == (10_000, 2_000, 12_000)
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_file_that_was_cut_after_it_was_checked_is_refused(left: int, file: Any) -> None:
+    path = file(*lines(EVENTS[:2]))
+    log = Log()
+
+    with importers.read(path, stored=log.get, erased=never) as reading:
+        path.write_bytes(b"".join(line + b"\n" for line in lines(EVENTS[:left])))
+        with pytest.raises(ImportFailed, match="what stood there when it was read first"):
+            deque(map(log.append, reading.batches(1)))
+
+    assert [*log.values()] == EVENTS[:left]
+
+
+def test_what_a_log_raises_is_no_fault_of_the_file(file: Any) -> None:
+    def stored(id: str) -> Event | None:
+        raise StoreMissing("a.bmem")
+
+    with pytest.raises(StoreMissing):
+        importers.import_file(file(*lines(EVENTS)), append=print, stored=stored, erased=never)
 
 
 def test_a_thousand_changed_bytes_give_an_answer_or_a_typed_error(file: Any) -> None:

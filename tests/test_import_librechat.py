@@ -213,6 +213,7 @@ def test_the_role_is_that_of_who_made_it(export: Any, said: dict[str, object], r
         ({"text": "", "content": [{"type": "text", "text": {"value": "of an assistant"}}]}, "of an assistant", 0),
         ({"text": "", "content": [{"type": "tool_call", "tool_call": {"output": "x"}}]}, "", 0),
         ({"text": "", "content": [{"type": "poem", "text": "verse"}]}, "verse", 1),
+        ({"text": "", "content": [{"type": {}, "text": "verse"}]}, "verse", 1),
         ({"text": "", "content": [5]}, "", 1),
         ({"text": 5}, "", 1),
         ({"text": "x", "content": "y"}, "x", 1),

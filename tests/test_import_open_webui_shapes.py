@@ -171,6 +171,20 @@ def test_a_list_keeps_the_ids_and_parents_that_it_gives(export: Any) -> None:
     assert list(parents(log).values())[1:] == ["open-webui:c", "open-webui:c:u", "open-webui:c:u"]
 
 
+def test_a_number_in_a_list_names_a_message_and_never_a_position(export: Any) -> None:
+    listed = [{"id": 1, **said(None, "q")}, {"id": 0, **said(1, "below 1")}, {"id": 2, **said(0, "below 0")}]
+    log = Log()
+
+    log.take(export([{"id": "c", "chat": {"messages": listed}}]))
+
+    assert parents(log) == {
+        "open-webui:c": None,
+        "open-webui:c:1": "open-webui:c",
+        "open-webui:c:0": "open-webui:c:1",
+        "open-webui:c:2": "open-webui:c:0",
+    }
+
+
 # What was said
 
 THOUGHT = '<details type="reasoning" done="true">\n<summary>Thought</summary>\n> hm\n</details>'

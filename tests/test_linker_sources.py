@@ -10,7 +10,7 @@ from branchmem.errors import ImportFailed
 from branchmem.events import LEGACY, Event, Memory, Message
 from branchmem.importers.linker import link
 from branchmem.importers.records import Content, Linked, Record, Report
-from exports import never
+from exports import Log, never
 from sources import Given, any_record, imported, record, version
 
 
@@ -24,6 +24,16 @@ def test_what_the_log_has_is_not_read_again() -> None:
 
     assert [event.id for event in events] == ["b2"]
     assert source.places == [2]
+
+
+def test_a_copy_is_read_as_often_however_many_say_something_else() -> None:
+    source = Given([record("a", None, f"text {i}", copied=True) for i in range(50)], {})
+    report = Report()
+
+    events = list(link(source, stored=Log().get, erased=never, report=report))
+
+    assert (len(events), report.messages, report.edited, report.duplicates) == (51, 50, 49, 0)
+    assert len(source.places) < 3 * 50
 
 
 def test_the_log_is_asked_when_all_records_have_been_read() -> None:

@@ -71,6 +71,7 @@ def import_(
 ) -> None:
     """Read the conversations of each FILE into the store; what is there already is left alone."""
     reports = []
+    seq = 0
     with ExitStack() as stack:
 
         @cache
@@ -78,26 +79,29 @@ def import_(
             """Opened when a file was found readable, so that a bad one leaves no empty store."""
             return stack.enter_context(bm.open(store))
 
-        for file in files:
-            said = formats.shown(file)
-            name = Path(said).name or said
-            with progress(f"importing {terminal.plain(name)}") as advance:
-                report = importers.import_file(
-                    file,
-                    append=lambda events: log().append(events),
-                    stored=lambda id: stored(log(), id),
-                    erased=lambda id: log().log.is_erased(id),
-                    format=format,
-                    leaf=leaf.value,
-                    progress=advance,
-                )
-            reports.append({"file": said, **report.to_dict()})
-            if not as_json:
-                show(terminal.count_lines(name, report.counters()))
-                show(terminal.leaf_lines(report.current))
-                say(*(f"  skipped the line at byte {bad.offset}: {terminal.plain(bad.why)}" for bad in report.bad))
-        if as_json:
-            say_json(files=reports, seq=log().seq)
+        try:
+            for file in files:
+                said = formats.shown(file)
+                name = Path(said).name or said
+                with progress(f"importing {terminal.plain(name)}") as advance:
+                    report = importers.import_file(
+                        file,
+                        append=lambda events: log().append(events),
+                        stored=lambda id: stored(log(), id),
+                        erased=lambda id: log().log.is_erased(id),
+                        format=format,
+                        leaf=leaf.value,
+                        progress=advance,
+                    )
+                reports.append({"file": said, **report.to_dict()})
+                seq = log().seq
+                if not as_json:
+                    show(terminal.count_lines(name, report.counters()))
+                    show(terminal.leaf_lines(report.current))
+                    say(*(f"  skipped the line at byte {bad.offset}: {terminal.plain(bad.why)}" for bad in report.bad))
+        finally:  # what was imported before a file that could not be is told all the same
+            if as_json and reports:
+                say_json(files=reports, seq=seq)
 
 
 def stored(store: bm.Store, id: str) -> Event | None:

@@ -146,8 +146,8 @@ def read(
         if own is not None and (parts or len(own) > 1):
             raise ImportFailed(name, own.name(len(own) - 1), "our own events in one file, and nothing besides it")
         if own is not None:
-            file = stack.enter_context(own.reading(0))
-            new = events_jsonl.read(own.shown(0), file, stored=stored, erased=erased, report=report)
+            stack.callback(own.close)
+            new = events_jsonl.read(own, stored=stored, erased=erased, report=report)
             return Reading(called, new, len(new), report, stack.pop_all())
         found = [formats.sources_of(tool, some, report) for tool, some in parts.items()]
         each = [_linked(sources, known, erased, report, leaf) for sources in found]

@@ -13,7 +13,7 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, Final
 
 from branchmem.errors import ImportFailed
@@ -26,8 +26,8 @@ MOST_MEMBERS: Final = 100_000
 
 _MARKS: Final = (b"PK\x03\x04", b"PK\x05\x06")
 _ENCRYPTED: Final = 1
-# What SQLite has not yet taken into the database beside it, and finds by its name.
-_LOG: Final = "-wal"
+# What SQLite has not yet taken into the database beside it, or would take back, and finds by its name.
+_LOGS: Final = ("-wal", "-journal")
 _CHUNK: Final = 1 << 20
 _BROKEN: Final = (
     zipfile.BadZipFile,
@@ -50,8 +50,8 @@ def is_archive(file: IO[bytes]) -> bool:
     return mark in _MARKS
 
 
-def unpack(path: str, file: IO[bytes], folder: str, suffixes: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Unpack the members whose names end so: the name of each, and where it lies now.
+def unpack(path: str, file: IO[bytes], folder: str, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
+    """Unpack the members whose names are wanted: the name of each, and where it lies now.
 
     Raises: ImportFailed, which names the archive and the member at fault.
     Cost: as much disk as the members need; of memory a mebibyte, and some 600 bytes a member.
@@ -71,11 +71,11 @@ def unpack(path: str, file: IO[bytes], folder: str, suffixes: tuple[str, ...]) -
                 continue
             if info.flag_bits & _ENCRYPTED:
                 raise ImportFailed(path, place, "no password: unpack it and import the folder")
-            if info.filename.lower().endswith(_LOG) and info.file_size:
+            if info.file_size and _is_log(info.filename, is_wanted):
                 raise ImportFailed(path, place, "a database without a log of changes: unpack it and import the folder")
             try:
                 with archive.open(info) as member:
-                    if not info.filename.lower().endswith(suffixes):
+                    if not is_wanted(info.filename):
                         continue
                     if info.filename in seen:
                         raise ImportFailed(path, place, "one member of this name")
@@ -92,3 +92,8 @@ def unpack(path: str, file: IO[bytes], folder: str, suffixes: tuple[str, ...]) -
             except (*_BROKEN, OSError) as error:
                 raise ImportFailed(path, place, f"a member that can be unpacked ({error})") from error
             yield info.filename, to
+
+
+def _is_log(name: str, is_wanted: Callable[[str], bool]) -> bool:
+    """Whether a member is what SQLite keeps beside a database that is wanted."""
+    return any(name.lower().endswith(log) and is_wanted(name[: -len(log)]) for log in _LOGS)

@@ -110,7 +110,7 @@ def _text(message: dict[str, Any]) -> tuple[str, bool]:
         is_plain = is_plain and kind == "text"
         if kind == "text":
             known = known and (text is None or isinstance(text, str))
-        elif kind in _UNSAID:
+        elif isinstance(kind, str) and kind in _UNSAID:
             continue
         else:
             known = False

@@ -263,6 +263,8 @@ class _Transcripts(Source):
         while (original := self._aliases.get(id, id)) not in seen:
             seen.add(original)
             id = original
+        if len(seen) > 2:  # so that a chain of forks is followed once
+            self._aliases.update(dict.fromkeys(seen, id))
         return id
 
     def _rewritten(self) -> dict[str, str]:

@@ -16,12 +16,13 @@ import json
 from array import array
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from branchmem.errors import EventConflict, ImportFailed, InvalidEvent
 from branchmem.events import TYPES, Erasure, Event, Message, conflict, event_from_dict
+from branchmem.importers.files import Files
 from branchmem.importers.forest import DIGEST_BYTES, circles, digest, numbers
-from branchmem.importers.json_lines import lines, objects, parsed
+from branchmem.importers.json_lines import objects, parsed
 from branchmem.importers.records import NO_LEAF, IsErased, Report, Stored
 
 EXPECTED: Final = 'branchmem events, one a line: {"type": "message", "id": "u1", "parent": null, "text": "…"}'
@@ -46,15 +47,14 @@ def _is_event(form: dict[str, Any]) -> bool:
 
 
 class Events:
-    """The events of an open file that the log lacks: erasures, then all others, each in their order.
+    """The events of a file that the log lacks: erasures, then all others, each in their order.
 
     After them those that are known with other content, which the log judges once it has
     all else.  Only where they stand is held.
     """
 
-    def __init__(self, path: str, file: IO[bytes]) -> None:
-        self._path = path
-        self._file = file
+    def __init__(self, files: Files) -> None:
+        self._files = files
         self.erasures = _Places()
         self.others = _Places()
         self.doubtful = _Places()
@@ -64,9 +64,9 @@ class Events:
 
     def __iter__(self) -> Iterator[Event]:
         for place, form in chain(self.erasures, self.others, self.doubtful):
-            event = _event_at(self._file, place)
+            event = _event_at(self._files, place)
             if event is None or _digest(event) != form:
-                raise ImportFailed(self._path, f"byte {place}", "what stood there when it was read first")
+                raise ImportFailed(self._files.shown(0), f"byte {place}", "what stood there when it was read first")
             yield event
 
 
@@ -89,8 +89,8 @@ class _Places:
         self._digests += digest
 
 
-def read(path: str, file: IO[bytes], *, stored: Stored, erased: IsErased, report: Report) -> Events:
-    """The events of an open file that the log lacks; every line has been checked, and `report` is filled.
+def read(files: Files, *, stored: Stored, erased: IsErased, report: Report) -> Events:
+    """The events of the one file that the log lacks; every line has been checked, and `report` is filled.
 
     Here nothing is synthetic: every message counts, and those without a parent
     are the conversations.
@@ -100,9 +100,9 @@ def read(path: str, file: IO[bytes], *, stored: Stored, erased: IsErased, report
     Cost: two parsings of the file; while it is checked some 70 bytes an event.
     """
     seen = _Seen()
-    new = Events(path, file)
+    new = Events(files)
     refusal: EventConflict | None = None
-    for place, line in lines(file):
+    for place, line in files.lines(0):
         event = _event(line, place, report)
         if event is None:
             continue
@@ -114,8 +114,9 @@ def read(path: str, file: IO[bytes], *, stored: Stored, erased: IsErased, report
         if earlier is None:
             held = stored(event.id)
         else:
+            file = files.file(0)
             next_line = file.tell()
-            held = _event_at(file, seen.place(event.id))
+            held = _event_at(files, seen.place(event.id))
             file.seek(next_line)
         if held is None:
             (new.erasures if isinstance(event, Erasure) else new.others).add(place, form)
@@ -132,7 +133,7 @@ def read(path: str, file: IO[bytes], *, stored: Stored, erased: IsErased, report
         else:
             report.duplicates += 1
     if not seen:
-        raise ImportFailed(path, "byte 0", EXPECTED)
+        raise ImportFailed(files.shown(0), "byte 0", EXPECTED)
     if refusal is not None and not seen.erasures:
         raise refusal
     report.added += len(new.erasures) + len(new.others)
@@ -260,8 +261,8 @@ def _digest(event: Event) -> bytes:
     return digest(event.skeleton() + event.body())
 
 
-def _event_at(file: IO[bytes], place: int) -> Event | None:
-    return _event(next(lines(file, place))[1], place, Report())
+def _event_at(files: Files, place: int) -> Event | None:
+    return _event(files.line(place), place, Report())
 
 
 def _event(line: bytes, offset: int, report: Report) -> Event | None:

@@ -2,7 +2,8 @@
 
 An import is given one file, a folder, or an archive, which is unpacked into a
 folder first.  In a folder every file whose name ends as exports do counts, however
-deep it lies, and so do the archives in it; what a file is, its keys say.  Files come
+deep it lies, and so do the archives in it; what a file is, its keys say.  What macOS
+writes beside files, under names that begin with `._`, is passed over.  Files come
 in the order of their names.  Links are not followed, so that a folder never leads
 out of itself; nothing else in it is opened.
 """
@@ -26,6 +27,7 @@ JSON: Final = (".json",)
 LINES: Final = (".jsonl", ".ndjson")
 DATABASES: Final = (".sqlite", ".sqlite3", ".db")
 SUFFIXES: Final = (*JSON, *LINES, *DATABASES)
+_BESIDE: Final = "._"
 # A place is the number of a file above these bits and a byte of it below.
 _OFFSET_BITS: Final = 40
 _CHUNK: Final = 1 << 20
@@ -193,10 +195,10 @@ def _below(folder: str, stack: ExitStack) -> list[Member]:
                         folders.append(entry.path)
                     elif not entry.is_file(follow_symlinks=False):
                         continue
-                    elif entry.name.lower().endswith(archives.SUFFIX):
+                    elif _is_named(entry.name, (archives.SUFFIX,)):
                         with open(entry.path, "rb") as file:
                             found += _unpacked(entry.path, name, file, stack)
-                    elif entry.name.lower().endswith(SUFFIXES):
+                    elif _is_named(entry.name, SUFFIXES):
                         found.append(Member(entry.path, name, entry.path))
         except OSError as error:
             raise ImportFailed(at, "its opening", f"a folder that can be read ({error.strerror})") from error
@@ -208,6 +210,11 @@ def _unpacked(path: str, name: str, file: IO[bytes], stack: ExitStack) -> list[M
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="branchmem-"))
     found = [
         Member(place, f"{name}/{member}" if name else member, f"{path}/{member}")
-        for member, place in archives.unpack(path, file, folder, SUFFIXES)
+        for member, place in archives.unpack(path, file, folder, lambda member: _is_named(member, SUFFIXES))
     ]
     return sorted(found, key=lambda member: PurePath(member.name).parts)
+
+
+def _is_named(name: str, suffixes: tuple[str, ...]) -> bool:
+    """Whether the name of a file ends so, and is its own: not that of what macOS keeps of one."""
+    return name.lower().endswith(suffixes) and not name.rpartition("/")[2].startswith(_BESIDE)

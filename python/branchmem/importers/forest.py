@@ -143,22 +143,22 @@ class Forest:
         self._records += 1
         return is_copy
 
-    def merge(self, says_the_same: Callable[[int, int], bool]) -> int:
+    def merge(self, said: Callable[[int], bytes]) -> int:
         """Let the nodes of what was copied stand aside for those that they are copies of; return how many did.
 
-        `says_the_same` compares what stands at two places.  Where no original is
-        here, the copy with the earliest time stands for the others: no copy is
-        older than what it copies.
+        `said` stands for what is said at a place: it is asked once a node of an id with copies.  Where no original
+        is here, the copy with the earliest time stands for the others: no copy is older than what it copies.
         """
         merged = 0
         for id, by_content in self._several.items():
             nodes = sorted(node for by_parent in by_content.values() for node in by_parent.values())
-            kept = [node for node in nodes[::-1] if not self.flags[node] & COPIED]
             copies = [node for node in nodes if self.flags[node] & COPIED]
+            if not copies:
+                continue
+            kept = {said(self.place[node]): node for node in nodes if not self.flags[node] & COPIED}
             for copy in sorted(copies, key=self.created.__getitem__):
-                original = next((node for node in kept if says_the_same(self.place[copy], self.place[node])), None)
-                if original is None:
-                    kept.append(copy)
+                original = kept.setdefault(said(self.place[copy]), copy)
+                if original == copy:
                     continue
                 self.flags[original] |= self.flags[copy] & (FIRST | USABLE)
                 self.flags[copy] = MERGED

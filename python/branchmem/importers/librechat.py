@@ -107,7 +107,7 @@ def _text(message: dict[str, Any]) -> tuple[str, bool]:
         kind = part.get("type") if isinstance(part, dict) else None
         text = part.get("text") if isinstance(part, dict) else None
         text = text.get("value") if isinstance(text, dict) else text
-        if kind in _UNSAID:
+        if isinstance(kind, str) and kind in _UNSAID:
             continue
         known = known and kind == "text" and (text is None or isinstance(text, str))
         if isinstance(text, str) and text:

@@ -18,6 +18,7 @@ like others.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -64,7 +65,7 @@ def link(
         message = _message("~", None, said, report)
         usable = record.usable and message.role is not None
         report.duplicates += forest.take(record, digest(message.body()), message.created, usable=usable)
-    report.duplicates += forest.merge(lambda one, other: _says_the_same(source.content(one), source.content(other)))
+    report.duplicates += forest.merge(lambda place: _said(source.content(place)))
     starts, opened = forest.link(lambda id: isinstance(stored(id), Message))
     report.cycles += opened
     report.dangling += len(starts.dangling)
@@ -361,8 +362,9 @@ class _Events:
         return answer
 
 
-def _says_the_same(one: Content, other: Content) -> bool:
-    return (one.role, one.text) == (other.role, other.text)
+def _said(content: Content) -> bytes:
+    """What stands for a role and a text, whatever the time and the links."""
+    return digest(json.dumps([content.role, content.text]).encode())
 
 
 def _version(event: Message | Memory) -> str:

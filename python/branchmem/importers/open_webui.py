@@ -89,7 +89,7 @@ def _path(listed: list[Any], report: Report) -> tuple[list[Node], str | None]:
             report.unknown_types += 1
             continue
         id = message.get("id")
-        key = id if isinstance(id, str) and id else str(position)
+        key = id if isinstance(id, str) and id else str(id if type(id) is int else position)
         pairs.append((key, {"parentId": last, **message}))
         last = key
     return nodes(Repeated(pairs), _say, report, parent="parentId", children="childrenIds"), last
