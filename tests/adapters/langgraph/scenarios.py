@@ -6,7 +6,6 @@ Written once, for a store that knows branches and for one that does not.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, RetryPolicy, interrupt
-from worlds import Flaky, State, World, chat, echo, note, notes, once, thread
+from worlds import Flaky, State, World, chat, echo, let_the_others_end, note, notes, once, thread
 
 #: What was seen, and what must be, by what is looked at.
 Outcome = tuple[dict[str, Any], dict[str, Any]]
@@ -200,7 +199,7 @@ def parallel_failure(world: World) -> Outcome:
     def right(state: State) -> dict[str, Any]:
         note("right")
         assert beside.wait(20)
-        time.sleep(0.05)
+        let_the_others_end()
         once(done, "right")
         return {"answers": ["right"]}
 

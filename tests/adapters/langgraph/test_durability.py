@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import os
 import signal
 import sqlite3
 import threading
-import time
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import RetryPolicy, interrupt
 from scenarios import ALL
-from worlds import Flaky, State, World, chat, note, notes, once, ours, thread
+from worlds import Flaky, State, World, chat, let_the_others_end, note, notes, once, ours, thread
 
 MODES = ("sync", "async", "exit")
 
@@ -187,7 +188,7 @@ def test_the_steps_after_one_that_was_resumed_see_what_was_done_beside_the_failu
 
     def right(state: State) -> dict[str, Any]:
         assert beside.wait(20)
-        time.sleep(0.05)
+        let_the_others_end()
         once(done, "right")
         return {"answers": []}
 
@@ -333,3 +334,24 @@ def test_a_checkpoint_that_the_checkpointer_could_not_save_takes_nothing_away(is
 
         assert len(ran) == 1  # its output had been kept, and so its memory must be
         assert world.notes(world.head(graph, thread())) == ["learnt"]
+
+
+@pytest.mark.parametrize("is_asynchronous", [False, True])
+def test_the_ref_of_a_thread_stands_at_no_checkpoint_that_could_not_be_saved(is_asynchronous: bool) -> None:
+    class Never(InMemorySaver):
+        def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+            if metadata["step"] == given["fails at"]:
+                raise OSError("no space left on device")
+            return super().put(config, checkpoint, metadata, new_versions)
+
+    given = {"fails at": -1}
+    with bm.open_temporary() as store, closing(asyncio.new_event_loop()) as loop:
+        branches = BranchStore(store)
+        world = World(branches, branching(Never(), branches), loop if is_asynchronous else None)
+        graph = world.graph(chat(lambda state: {"answers": ["yes"]}))
+        for step in (-1, 1):  # the first of the thread; and a later one, that of a step which has put nothing
+            given["fails at"] = step
+            with pytest.raises(OSError, match="no space"):
+                world.invoke(graph, {"said": ["a"]}, thread(), durability="sync")
+            saved = [each.config["configurable"]["checkpoint_id"] for each in world.history(graph, thread())]
+            assert list(store.refs.values()) == [f"langgraph/t@{latest}" for latest in saved[:1]]

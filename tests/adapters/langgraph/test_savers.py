@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START
 from langgraph.graph.state import CompiledStateGraph
-from worlds import NOTES, SAVERS, Flaky, Ours, State, World, chat, echo, got, ours, thread
+from worlds import NOTES, SAVERS, Flaky, Ours, State, World, chat, echo, got, let_the_others_end, ours, thread
 
 
 async def in_memory(branches: BranchStore) -> AsyncIterator[Any]:
@@ -142,6 +141,24 @@ def test_a_thread_that_is_copied_again_has_each_memory_once_and_its_ref_at_the_l
     assert texts == {f"langgraph/{name}": ['{"text": "one"}', '{"text": "two"}'] for name in ("copy", "t")}
 
 
+def test_a_copy_that_is_copied_back_brings_nothing_back_that_was_deleted_since_or_restored(world: Ours) -> None:
+    graph, (_, second) = talked(world, "one", "two")
+    store = opened(world)
+    one, two = store.at_ref("langgraph/t").memories()
+    place = store.refs["langgraph/t"]
+    store.append([Retraction("taken back", place, scope="branch", memories=[two.id])])
+    world.saver.copy_thread("t", "copy")
+    store.append([Restoration("brought back", place, scope="branch", retraction="taken back")])
+    with world.store.at(second):
+        world.store.delete(NOTES, one.meta["key"])
+
+    world.saver.copy_thread("copy", "t")
+
+    assert world.notes(second) == ["two"]
+    assert world.notes(world.head(graph, thread("copy"))) == ["one"]
+    assert len(list(store.log.events(type="memory"))) == 4
+
+
 def test_what_was_taken_back_everywhere_is_not_in_a_copy_and_what_was_brought_back_is(world: Ours) -> None:
     graph, (at,) = talked(world, "one")
     store = opened(world)
@@ -229,7 +246,7 @@ def test_the_ref_of_a_thread_goes_back_where_its_latest_run_is_deleted(world: Ou
 
 def test_what_was_done_beside_a_failure_goes_with_the_run_as_well(world: Ours) -> None:
     def fails(state: State) -> dict[str, Any]:
-        time.sleep(0.05)
+        let_the_others_end()
         raise Flaky
 
     builder = chat(echo)
@@ -243,18 +260,28 @@ def test_what_was_done_beside_a_failure_goes_with_the_run_as_well(world: Ours) -
     assert opened(world).snapshot(lambda reader: list(reader.table("pending").items(b"")), tables=["pending"]) == []
 
 
-def test_a_thread_whose_memories_could_not_be_erased_is_still_there_to_be_deleted_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "delete",
+    [
+        lambda saver: saver.delete_thread("t"),
+        lambda saver: saver.prune(["t"], strategy="delete"),
+        lambda saver: asyncio.run(saver.aprune(["t"], strategy="delete")),
+    ],
+)
+def test_a_thread_whose_memories_could_not_be_erased_is_still_there_to_be_deleted_again(
+    delete: Callable[[Any], None], tmp_path: Path
+) -> None:
     with bm.Pool(tmp_path) as pool:
         branches = BranchStore(pool, owner=lambda config: str(config["configurable"]["user"]))
-        world = Ours(branches, branching(InMemorySaver(), branches), None)
+        world = Ours(branches, branching(Able(), branches), None)
         world.invoke(world.graph(chat(echo)), {"said": ["secret"]}, {"configurable": {"thread_id": "t", "user": "ann"}})
         full = pytest.MonkeyPatch()
         full.setattr(pool, "open", partial(_fail, OSError("no space left on device")))
         with pytest.raises(OSError, match="no space"):
-            world.saver.delete_thread("t")
+            delete(world.saver)
         full.undo()
 
-        world.saver.delete_thread("t")
+        delete(world.saver)
 
         with pool.open("ann") as store:
             assert not list(store.log.find("secret"))

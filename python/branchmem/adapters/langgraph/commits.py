@@ -107,15 +107,20 @@ def seen_by(store: Store, place: Place, rows: Iterable[Row], anchor: str) -> lis
 
 
 def _is_seen(store: Store, place: Place, row: Row, anchor: str) -> bool:
-    run, at = place.run, row.taken.get("")
-    if at is not None and store.tree.is_ancestor(checkpoint_message(run.thread, at[0]), anchor):
-        return False  # it is in the view
+    run = place.run
     if row.run == run.token:
-        return not pending.is_void(store, row, run)
+        return not _is_saved(store, row, run, anchor) and not pending.is_void(store, row, run)
     bases = {(level.namespace, level.base) for level in place.levels}
-    if run.goes_on and run.loaded is not None:  # its steps after the first may begin before that is saved
-        bases.add(("", run.loaded))
+    if run.goes_on and run.loaded is not None and anchor == checkpoint_message(run.thread, run.loaded):
+        bases.add(("", run.loaded))  # its steps after the first may begin before that is saved
     return any((at.namespace, at.base) in bases and pending.is_left(store, row, at, run) for at in row.levels)
+
+
+def _is_saved(store: Store, row: Row, run: Run, anchor: str) -> bool:
+    """Whether a row of a run is in the view at an anchor, since a checkpoint of this run took it: others may, too."""
+    product = run.product(row.levels[0].base)
+    message = None if product is None else checkpoint_message(run.thread, product)
+    return message is not None and bool(store.skeleton(message)) and store.tree.is_ancestor(message, anchor)
 
 
 def save(
@@ -145,7 +150,7 @@ def save(
                 events.append(each.to_message(_parent_of(store, each, root)))
         rows = rows_of(writer, saved.thread)
         if run is not None:
-            rows = rows if saved.namespace else pending.unwanted(writer, rows, run)
+            rows = rows if saved.namespace else pending.unwanted(writer, rows, run, saved.id)
             taken = taken_by(store, rows, saved.namespace, saved.parent, run, saved.id)
             if not resumes:
                 taken = [row for row in taken if row.run == run.token]
@@ -177,6 +182,16 @@ def settle(store: Store, saved: Saved, run: Run) -> None:
         return (), pending.remove(writer, [row for row in taken if row.run == run.token and not row.wanted])
 
     store.transact(plan, tables=_TABLES)
+
+
+def give_up(store: Store, thread: str, checkpoint: str) -> None:
+    """Let the ref of a thread stand where it stood before a checkpoint that the checkpointer could not save.
+
+    Cost: one commit, where it stands there.
+    """
+    ref = thread_ref(thread)
+    if store.refs.get(ref) == checkpoint_message(thread, checkpoint):
+        store.refs.undo(ref)
 
 
 def put_shared(store: Store, rows: Sequence[Row]) -> None:
@@ -388,4 +403,5 @@ def row_of(item: str, text: str | None, meta: dict[str, Any], created: datetime,
         text=text,
         created=created,
         meta=meta,
+        wanted=() if place is None else (place.run.token,),
     )

@@ -46,7 +46,8 @@ class Row:
     taken: dict[str, tuple[str, str | None]] = field(default_factory=dict)
     #: The namespaces of the loops in which the task is done.
     done: tuple[str, ...] = ()
-    #: The runs that began where the task stands, and have saved nothing yet: they may do without doing it again.
+    #: The runs that may still save its step: its own, and those that began where the task stands and may do without
+    #: doing it again.
     wanted: tuple[str, ...] = ()
     #: Its key in the table, which orders rows; empty until it is written.
     place: bytes = b""
@@ -139,11 +140,15 @@ def want(store: Store, run: Run, base: str) -> None:
         store.transact(plan, tables=TABLES)
 
 
-def unwanted(writer: Writer, rows: Iterable[Row], run: Run) -> list[Row]:
-    """Rows as they are once a run does not want them any more, inside a transaction."""
+def unwanted(writer: Writer, rows: Iterable[Row], run: Run, new: str | None = None) -> list[Row]:
+    """Rows as they are once a run does not want them any more, inside a transaction.
+
+    Where it saves a `new` checkpoint, it still wants what it put itself in later steps.
+    """
     found = []
     for row in rows:
-        if run.token in row.wanted:
+        is_for_later = new is not None and row.run == run.token and row.levels[0].base >= new
+        if run.token in row.wanted and not is_for_later:
             row = replace(row, wanted=tuple(token for token in row.wanted if token != run.token))
             change(writer, row)
         found.append(row)
@@ -182,7 +187,8 @@ def taken_by(store: Store, rows: Iterable[Row], namespace: str, parent: str | No
         if level is None:
             continue
         if row.run == run.token:
-            if level.base < new and namespace not in row.taken and not is_void(store, row, run, namespace):
+            is_taken = namespace in row.taken and (namespace or row.taken[namespace][0] in run.saved)
+            if level.base < new and not is_taken and not is_void(store, row, run, namespace):
                 taken.append(row)
         elif level.base == parent and is_left(store, row, level, run):
             taken.append(row)
@@ -221,13 +227,15 @@ def finish(store: Store, run: Run, thread: str, namespace: str, base: str, task:
     def plan(writer: Writer) -> tuple[tuple[()], None]:
         rows = concerned(writer)
         if is_done:
-            for row in rows:
-                change(writer, replace(row, done=(*row.done, namespace)))
+            done = [replace(row, done=(*row.done, namespace)) for row in rows]
+            for row in unwanted(writer, done, run) if run.has_failed else done:
+                change(writer, row)
         else:
             remove(writer, rows)
             unwanted(writer, rows_of(writer, thread), run)
         return (), None
 
+    run.has_failed |= not is_done
     if namespace or not is_done or level in run.attempts:  # else it is no task: channels keep their own changes so
         run.attempt(level, run.attempts.get(level, 1) + (0 if is_done else 1))
     if store.snapshot(lambda reader: concerned(reader) or is_wanting(reader), tables=TABLES):

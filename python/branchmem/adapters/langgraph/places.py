@@ -70,6 +70,8 @@ class Run:
     attempts: dict[Level, int] = field(default_factory=dict)
     #: Whether any of them was one of the checkpoint that the run began with.
     goes_on: bool = False
+    #: Whether a task of it has failed, or asked, so that it saves its step no more.
+    has_failed: bool = False
     #: Whether anything was put in it.
     has_put: bool = False
 

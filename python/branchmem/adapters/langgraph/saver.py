@@ -79,7 +79,7 @@ class BranchingSaver(BaseCheckpointSaver[Any]):
         if control_of(config) is not None:
             lacks = self._begin(config, found)
             while self._may_be_past(config, found) and _is_another(later := self.saver.get_tuple(config), found):
-                found, lacks = later, self._begin(config, later)
+                found, lacks = later, self._load(config, later)
             while lacks is not None and lacks.above is not None:
                 lacks.add(self.saver.get_tuple(lacks.above))
             self._learn(config, lacks)
@@ -91,7 +91,7 @@ class BranchingSaver(BaseCheckpointSaver[Any]):
         if control_of(config) is not None:
             lacks = await settled(partial(self._begin, config, found))
             while self._may_be_past(config, found) and _is_another(later := await self.saver.aget_tuple(config), found):
-                found, lacks = later, await settled(partial(self._begin, config, later))
+                found, lacks = later, await settled(partial(self._load, config, later))
             while lacks is not None and lacks.above is not None:
                 lacks.add(await self.saver.aget_tuple(lacks.above))
             await settled(partial(self._learn, config, lacks))
@@ -140,7 +140,11 @@ class BranchingSaver(BaseCheckpointSaver[Any]):
         while lacks is not None and lacks.above is not None:
             lacks.add(self.saver.get_tuple(lacks.above))
         settle = self._save(below, checkpoint, metadata, lacks)
-        done = self.saver.put(config, checkpoint, self._signed(config, metadata), new_versions)
+        try:
+            done = self.saver.put(config, checkpoint, self._signed(config, metadata), new_versions)
+        except BaseException:
+            self._give_up(config, checkpoint)
+            raise
         if settle is not None:
             settle()
         return done
@@ -160,7 +164,11 @@ class BranchingSaver(BaseCheckpointSaver[Any]):
         while lacks is not None and lacks.above is not None:
             lacks.add(await self.saver.aget_tuple(lacks.above))
         settle = await settled(partial(self._save, below, checkpoint, metadata, lacks))
-        done = await self.saver.aput(config, checkpoint, self._signed(config, metadata), new_versions)
+        try:
+            done = await self.saver.aput(config, checkpoint, self._signed(config, metadata), new_versions)
+        except BaseException:
+            await settled(partial(self._give_up, config, checkpoint))
+            raise
         if settle is not None:
             await settled(settle)
         return done
@@ -223,17 +231,22 @@ class BranchingSaver(BaseCheckpointSaver[Any]):
             self._begin_loop(config, namespace, found)
             return None
         run = self.branch_store.runs.begin(control_of(config), thread)
-        if found is None:
-            return None
-        if config["configurable"].get("checkpoint_id"):
+        if found is not None and config["configurable"].get("checkpoint_id"):
             run.is_named = True
             run.looking.add("")
+        return self._load(config, found)
+
+    def _load(self, config: RunnableConfig, found: CheckpointTuple | None) -> Lacking | None:
+        """A run goes on from a checkpoint; what the store lacks of that."""
+        run = self.branch_store.runs.of(config)
+        if run is None or found is None:
+            return None
         run.last = run.loaded = found.checkpoint["id"]
         run.versions = dict(found.checkpoint["channel_versions"])
         run.is_half_done = _is_half_done(found)
         with self.branch_store.opened(config) as store:
             pending.want(store, run, found.checkpoint["id"])
-        return self._lacking_at(config, thread, found.checkpoint["id"], found)
+        return self._lacking_at(config, run.thread, found.checkpoint["id"], found)
 
     def _may_be_past(self, config: RunnableConfig, found: CheckpointTuple | None) -> bool:
         """Whether a run has begun with what is the latest checkpoint, some of whose tasks are done.
@@ -336,6 +349,10 @@ class BranchingSaver(BaseCheckpointSaver[Any]):
     def _settle(self, config: RunnableConfig, saved: Saved, run: Run) -> None:
         with self.branch_store.opened(config) as store:
             commits.settle(store, saved, run)
+
+    def _give_up(self, config: RunnableConfig, checkpoint: Checkpoint) -> None:
+        with self.branch_store.opened(config) as store:
+            commits.give_up(store, str(thread_of(config)), checkpoint["id"])
 
     def _finish(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task: str) -> None:
         """A task has written: it is done where any of that is no mere word about its failure or its question."""

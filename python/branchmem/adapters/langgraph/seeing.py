@@ -61,20 +61,16 @@ class Seen:
 def items_of(store: Store, stand: Place | str | None, *, is_shared: bool) -> Seen:
     """What is seen by a task, or at a message; by nobody's call what crosses threads alone.
 
-    Pending rows are read before the view is made: a checkpoint that is saved between moves them into it.
+    Pending rows are read before all else: a checkpoint that is saved between moves them into its view.
     """
     rows: list[Row] = []
-    anchors = []
     if isinstance(stand, Place):
-        stand = commits.product_of(store, stand) or stand
-    if isinstance(stand, Place):
-        thread = stand.run.thread
-        rows = store.snapshot(lambda reader: pending.rows_of(reader, thread), tables=pending.TABLES)
-        anchor = commits.anchor_of(store, stand)
-        rows = commits.seen_by(store, stand, rows, anchor)
-        anchors.append(anchor)
-    elif stand is not None:
-        anchors.append(stand)
+        place, thread = stand, stand.run.thread
+        found = store.snapshot(lambda reader: pending.rows_of(reader, thread), tables=pending.TABLES)
+        product = commits.product_of(store, place)
+        stand = product or commits.anchor_of(store, place)
+        rows = [] if product else commits.seen_by(store, place, found, stand)
+    anchors = [] if stand is None else [stand]
     if is_shared:
         anchors.append(SHARED)
     known = [anchor for anchor in anchors if store.skeleton(anchor)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
@@ -97,7 +97,7 @@ def copy(store: Store, source: str, target: str) -> None:
     """Copy the tree of a thread, with its memories and what takes them back there; what is erased stays behind.
 
     The copies are memories of their own: they stay where the thread that they came from is deleted.  What was copied
-    before is not copied again.
+    before is not copied again, and what was copied from `target` is not copied back.
     Cost: the ids of all messages, and a look at every retraction of the log; a commit, and one for each time at which
     an item was used last.
     """
@@ -113,7 +113,8 @@ def copy(store: Store, source: str, target: str) -> None:
         for id in store.memories_from(message)
         if not store.log.is_erased(id) and isinstance(memory := store.log.get(id), Memory)
     ]
-    named |= {memory.id: _copy_id(memory.id, target) for memory in memories}
+    name = _names(store, source, target)
+    named |= {memory.id: name(memory.id) for memory in memories}
     events: list[Event] = []
     if not store.skeleton(thread_message(target)):
         events.append(Message(thread_message(target), None, role="thread"))
@@ -132,7 +133,7 @@ def copy(store: Store, source: str, target: str) -> None:
                 adopts=_adopted(store, named, memory),
             )
         )
-    events += _changes(store, named, target)
+    events += _changes(store, named, name)
 
     def plan(writer: Writer) -> tuple[list[Event], None]:
         heads = refs_of.all_heads(writer)
@@ -161,7 +162,7 @@ def copy(store: Store, source: str, target: str) -> None:
         store.used([named[id]], at=moment)
 
 
-def _changes(store: Store, named: dict[str, str], target: str) -> list[Event]:
+def _changes(store: Store, named: dict[str, str], name: Callable[[str], str]) -> list[Event]:
     """What takes back memories of the thread, or stands in it, and what lifts that, in the names of the copy."""
     events: list[Event] = []
     for event in store.log.events(type=Retraction.type):
@@ -172,7 +173,7 @@ def _changes(store: Store, named: dict[str, str], target: str) -> list[Event]:
             events.append(
                 replace(
                     event,
-                    id=_copy_id(event.id, target),
+                    id=name(event.id),
                     at=named.get(str(event.at), event.at),
                     memories=_named(named, event.memories),
                     sources=_named(named, event.sources),
@@ -184,12 +185,20 @@ def _changes(store: Store, named: dict[str, str], target: str) -> list[Event]:
             events.append(
                 replace(
                     restoration,
-                    id=_copy_id(restoration.id, target),
+                    id=name(restoration.id),
                     at=named.get(str(restoration.at), restoration.at),
                     retraction=named[restoration.retraction],
                 )
             )
     return [event for event in events if not store.skeleton(event.id)]
+
+
+def _names(store: Store, source: str, target: str) -> Callable[[str], str]:
+    """What an event of a thread is called in another: as what it is a copy of, where it came from there."""
+    known = [memory for message in _messages(store, target) for memory in store.memories_from(message)]
+    known += [event.id for type in (Retraction.type, Restoration.type) for event in store.log.events(type=type)]
+    originals = {_copy_id(id, source): id for id in known}
+    return lambda id: originals.get(id) or _copy_id(id, target)
 
 
 def _copy_id(id: str, target: str) -> str:

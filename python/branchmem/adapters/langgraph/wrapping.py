@@ -17,6 +17,9 @@ from branchmem.adapters.langgraph.saver import BranchingSaver, owners_of
 from branchmem.adapters.langgraph.store import BranchStore
 from branchmem.session.settled import settled
 
+#: How a checkpointer is told to prune all of a thread.
+_ALL: Final = "delete"
+
 
 def branching(saver: BaseCheckpointSaver[Any], store: BranchStore) -> BranchingSaver:
     """Wrap a checkpointer, so that what a step puts into `store` belongs to the checkpoint that the step produces.
@@ -51,20 +54,28 @@ class _Prunes(BranchingSaver):
     """A checkpointer that can prune threads."""
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Prune threads, and erase what no checkpoint that is left shows."""
+        """Prune threads, and erase what no checkpoint that is left shows; where none will be left, before."""
         owners = {id: self.owners(id) for id in thread_ids}
+        if strategy == _ALL:
+            self._delete(owners)
         self.saver.prune(thread_ids, strategy=strategy)
-        for id in thread_ids:
+        for id in thread_ids if strategy != _ALL else ():
             kept = [found.checkpoint["id"] for found in self.saver.list(at_thread(id))]
             self.mirror(owners[id], partial(threads.prune, thread=str(id), kept=kept))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """As `prune`."""
         owners = {id: await self.aowners(id) for id in thread_ids}
+        if strategy == _ALL:
+            await settled(partial(self._delete, owners))
         await self.saver.aprune(thread_ids, strategy=strategy)
-        for id in thread_ids:
+        for id in thread_ids if strategy != _ALL else ():
             kept = [found.checkpoint["id"] async for found in self.saver.alist(at_thread(id))]
             await settled(partial(self.mirror, owners[id], partial(threads.prune, thread=str(id), kept=kept)))
+
+    def _delete(self, owners: Mapping[str, Sequence[str | None]]) -> None:
+        for id, found in owners.items():
+            self.mirror(found, partial(threads.delete, thread=str(id)))
 
 
 class _DeletesRuns(BranchingSaver):
