@@ -139,6 +139,15 @@ def test_a_message_that_was_not_answered_is_answered(session: Session) -> None:
     assert session.store.tree.parent(answer.id) == "u1"
 
 
+def test_what_was_erased_is_not_passed_over_for_an_earlier_question(session: Session) -> None:
+    for id, role in {"u1": "user", "a1": "assistant", "u2": "user"}.items():
+        session.say(role, id, id=id)
+    session.store.erase(["u2"])
+    with pytest.raises(BadMove, match="message u2 was erased, and may be what is to be answered: rewind above it"):
+        Agent(session, Scripted("Here.")).regenerate()
+    assert session.head == "u2"
+
+
 def test_what_cannot_be_edited_or_answered_is_refused(session: Session) -> None:
     agent = Agent(session, Scripted("One."))
     with pytest.raises(BadMove, match="no message with role user"):
@@ -389,16 +398,6 @@ def test_summaries_that_stand_in_for_turns_are_in_the_receipt(session: Session) 
     assert set(message.meta["recalled"]) == set(answer.compacted.ids)
 
 
-def test_parts_that_are_no_text_are_said_and_sent(session: Session) -> None:
-    image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
-    model = Scripted("A cat.", "Yes.")
-    agent = Agent(session, model)
-    agent.send([{"type": "text", "text": "What is it?"}, image])
-    agent.send("Sure?")
-    assert model.asked[1][0]["content"] == [{"type": "text", "text": "What is it?"}, image]
-    assert said(session)[0] == ("user", "What is it?")
-
-
 def test_what_was_erased_is_sent_to_no_model(session: Session) -> None:
     model = Scripted(Reply("", (calling("learn", '{"what": "tea"}'),)), "Done.", "Bye.")
     agent = Agent(session, model, tools=[learn])
@@ -408,16 +407,6 @@ def test_what_was_erased_is_sent_to_no_model(session: Session) -> None:
     store.erase([user, result])
     agent.send("Hi")
     assert model.asked[2] == [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "Hi"}]
-
-
-def test_what_others_wrote_into_a_message_is_not_taken_for_calls_or_parts(session: Session) -> None:
-    session.say("user", "Hi", meta={"calls": 4, "parts": ["x"], "name": ["y"]})
-    session.say("assistant", "Hello", meta={"calls": [{"id": 1}], "call": {}})
-    session.say("tool", "A result that nobody asked for")
-    model = Scripted("Yes.")
-    Agent(session, model).send("So?")
-    assert [form["content"] for form in model.asked[0]] == ["Hi", "Hello", "So?"]
-    assert {key for form in model.asked[0] for key in form} == {"role", "content"}
 
 
 CRASHING = """

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import branchmem as bm
 import pytest
 from branchmem.agent import Agent, Answer
+from branchmem.session import Session
 from completions import Scripted
 
 pytestmark = pytest.mark.usefixtures("without_disk")
@@ -16,6 +17,12 @@ pytestmark = pytest.mark.usefixtures("without_disk")
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 3000}}
 PARTS = [{"type": "text", "text": "What is it?"}, IMAGE]
 NOT_KEPT = [PARTS[0], {"type": "text", "text": "(image_url, not kept)"}]
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    with bm.open_temporary() as store:
+        yield store.session("chat")
 
 
 def send(agent: Agent, parts: Any) -> Answer:
@@ -44,3 +51,25 @@ def test_the_model_is_shown_a_large_image_in_the_turn_that_brings_it(asks: Calla
 
 def said(content: Any) -> dict[str, Any]:
     return {"role": "user", "content": content}
+
+
+def test_parts_that_are_no_text_are_said_and_sent(session: Session) -> None:
+    image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    model = Scripted("A cat.", "Yes.")
+    agent = Agent(session, model)
+    answer = agent.send([{"type": "text", "text": "What is it?"}, image])
+    agent.send("Sure?")
+    assert model.asked[1][0]["content"] == [{"type": "text", "text": "What is it?"}, image]
+    asked = session.store.log.get(str(session.store.tree.parent(answer.id)))
+    assert isinstance(asked, bm.Message)
+    assert (asked.role, asked.text) == ("user", "What is it?")
+
+
+def test_what_others_wrote_into_a_message_is_not_taken_for_calls_or_parts(session: Session) -> None:
+    session.say("user", "Hi", meta={"calls": 4, "parts": ["x"], "name": ["y"]})
+    session.say("assistant", "Hello", meta={"calls": [{"id": 1}], "call": {}})
+    session.say("tool", "A result that nobody asked for")
+    model = Scripted("Yes.")
+    Agent(session, model).send("So?")
+    assert [form["content"] for form in model.asked[0]] == ["Hi", "Hello", "So?"]
+    assert {key for form in model.asked[0] for key in form} == {"role", "content"}

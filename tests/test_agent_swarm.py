@@ -167,3 +167,37 @@ def test_a_lead_that_went_to_another_branch_takes_nothing_over(lead: Session) ->
     lead.switch(asked)
     swarm.adopt("hotels")
     assert texts(lead) == Counter(["The trip goes to Chengdu.", "about hotels"])
+
+
+def test_members_work_anew_each_turn_and_nothing_of_a_turn_that_was_edited_is_taken_over(lead: Session) -> None:
+    swarm = Swarm(lead)
+
+    async def idle(session: Session) -> str:
+        return "nothing yet"
+
+    async def finds(topic: str, session: Session) -> str:
+        with session.step() as step:
+            step.remember(f"about {topic}")
+        return topic
+
+    asyncio.run(swarm.run({"hotels": idle}))
+    places = []
+    for topic in ("hotels", "inns"):
+        lead.say("user", f"Now {topic}.")
+        places.append(lead.head)
+        done = asyncio.run(swarm.run({"hotels": partial(finds, topic)}))
+        assert done["hotels"].error is None
+    found = texts(lead)
+    assert found["about hotels"] == found["about inns"] == 1
+
+    left = lead.head
+    lead.edit(places[1], "Now tents.")
+    edited = texts(lead)
+    for refused in (partial(swarm.adopt, "hotels"), partial(asyncio.run, swarm.run({"hotels": idle}))):
+        with pytest.raises(ForkAstray, match=f"went on at {places[1]}"):
+            refused()
+    assert texts(lead) == edited
+    assert edited["about inns"] == 0
+    lead.switch(left)
+    asyncio.run(swarm.run({"hotels": idle}))
+    assert texts(lead) == found

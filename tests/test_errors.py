@@ -78,3 +78,7 @@ def test_what_users_are_promised_to_catch_is_a_public_name() -> None:
 
 def test_whatever_a_search_refuses_is_a_public_name() -> None:
     assert {"InvalidSearch", "InvalidFilter", "Undecided"} <= OF_RECALL <= set(bm.__all__)
+
+
+def test_a_value_that_cannot_be_shown_is_named_by_its_type() -> None:
+    assert "<int>" in str(bm.InvalidSearch("k", 10**5000, "it is too large"))

@@ -288,6 +288,8 @@ def _again(turn: Turn) -> None:
         if isinstance(message, Message) and message.role == "user":
             turn.stand_at(id)
             return
+        if store.log.is_erased(id):
+            raise BadMove(turn.session.ref, id, "was erased, and may be what is to be answered: rewind above it")
     raise BadMove(turn.session.ref, turn.head, "has no message with role user at or above it: send one")
 
 

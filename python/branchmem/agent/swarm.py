@@ -2,7 +2,9 @@
 
 No member sees what another tries.  What a member found, which is visible where it stands and was not where it began,
 is taken over at the lead's head by `store.adopt`: explicitly, each once, and never by moving the lead to a fork.  Where
-the lead has left the path on which a fork began, nothing is taken over: the fork knows what the lead's branch does not.
+the lead has left the path on which a fork began, or on which it was set to work again, nothing is taken over: the fork
+knows what the lead's branch does not.  So work elsewhere than where the fork began is begun with a message without a
+word, which says where the lead stands.
 """
 
 from __future__ import annotations
@@ -10,14 +12,14 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import branchmem
-from branchmem import RefExists, Session, StepOpen
+from branchmem import Message, RefExists, Session, StepOpen
 from branchmem.errors.agent import ForeignSession, ForkAstray, MemberFailed
 from branchmem.session.settled import settled
 from branchmem.session.step import step_of
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from branchmem.merge import Merged
 
 T = TypeVar("T")
+
+#: The role of a message at which a member was set to work again, and what in its meta says where the lead stood.
+_SET_TO_WORK, _LEAD = "swarm", "lead"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,7 @@ class Swarm:
     def member(self, name: str) -> Session:
         """The session of a member: its fork, which is made where the lead stands now unless it is there.
 
-        Raises: InvalidRef; ForkAstray where it is there and began on another branch.
+        Raises: InvalidRef; ForkAstray where it is there and began, or was set to work, on another branch.
         """
         ref = self._ref(name)
         with suppress(RefExists):
@@ -74,7 +79,8 @@ class Swarm:
     def found(self, name: str) -> tuple[str, ...]:
         """The ids of the memories that a member sees and the lead does not, by arrival; summaries of its fork aside.
 
-        Raises: UnknownRef; ForkAstray where the lead stands on another branch than that on which the fork began.
+        Raises: UnknownRef; ForkAstray where the lead stands on another branch than that on which the fork began, or
+        was set to work by `run` or `run_processes`.
         """
         from branchmem.extract.provenance import SUMMARY
 
@@ -101,7 +107,7 @@ class Swarm:
         Raises: as `member`; StepOpen inside a step of the lead.
         """
         self._refuse_in_step("swarm.run")
-        members = {name: await settled(lambda name=name: self.member(name)) for name in work}  # type: ignore[misc]
+        members = await settled(lambda: self._set_to_work(work))
 
         async def one(name: str) -> Finding[T]:
             task = cast("asyncio.Task[Any]", asyncio.current_task())
@@ -129,8 +135,7 @@ class Swarm:
         """
         self._refuse_in_step("swarm.run_processes")
         path, beside = self.lead.store.path, self.lead.beside
-        for name in work:
-            self.member(name)
+        self._set_to_work(work)
         count = min(len(work), processes or os.cpu_count() or 1)
         if not work:
             return {}
@@ -158,12 +163,28 @@ class Swarm:
         if step is not None and step.is_open:
             raise StepOpen(self.lead.ref, step.id, wanted)
 
+    def _set_to_work(self, names: Iterable[str]) -> dict[str, Session]:
+        members, at = {name: self.member(name) for name in names}, self.lead.head
+        for member in members.values():
+            if self._places(member.ref)[-1] != at:
+                member.say(_SET_TO_WORK, None, meta={_LEAD: at})
+        return members
+
     def _refuse_astray(self, ref: str) -> None:
-        refs, lead = self.lead.store.refs, self.lead.ref
-        made = (move for move in reversed(refs.log(ref)) if move.before is None and move.why != "undo")
-        began = str(next(made).after)
-        if not self.lead.store.tree.is_ancestor(began, refs[lead]):
-            raise ForkAstray(ref, began, lead)
+        store, lead = self.lead.store, self.lead.ref
+        at = store.refs[lead]
+        for place in self._places(ref):
+            if not store.tree.is_ancestor(place, at):
+                raise ForkAstray(ref, place, lead)
+
+    def _places(self, ref: str) -> list[str]:
+        """Where the lead stood when a fork was made, and each time that it was set to work elsewhere."""
+        store = self.lead.store
+        moves = reversed(store.refs.log(ref))
+        began = next(str(move.after) for move in moves if move.before is None and move.why != "undo")
+        path = map(store.log.get, store.tree.path(store.refs[ref]))
+        work = (one for one in path if isinstance(one, Message) and one.role == _SET_TO_WORK)
+        return [began, *(str(one.meta.get(_LEAD)) for one in work)]
 
     def _ref(self, name: str) -> str:
         return f"{self.lead.ref}/{name}"

@@ -133,7 +133,10 @@ class NotAStep(Error, AttributeError):
 
 
 class ForkAstray(Error, ValueError):
-    """A fork, `ref`, that began at a message which is not on the path of its lead: it knows what nobody said there."""
+    """A fork, `ref`, that began, or was set to work, at a message which is not on the path of its lead.
+
+    It knows what nobody said there.
+    """
 
     def __init__(self, ref: str, began: str, lead: str) -> None:
         super().__init__(ref, began, lead)
@@ -143,8 +146,8 @@ class ForkAstray(Error, ValueError):
 
     def explanation(self) -> str:
         return (
-            f"{short(self.ref)} began at {self.began}, which is not on the path where {short(self.lead)} stands: give "
-            "the member another name, or take over what you name by store.adopt"
+            f"{short(self.ref)} began or went on at {self.began}, which is not on the path where {short(self.lead)} "
+            "stands: give the member another name, or take over what you name by store.adopt"
         )
 
 

@@ -29,5 +29,8 @@ class UnknownName(Error, LookupError):
 
 def short(value: object) -> str:
     """A value as it is named in a line: its beginning, where it is long."""
-    shown = repr(value)
+    try:
+        shown = repr(value)
+    except Exception:  # an int of more than 4,300 digits, or a repr of somebody's own
+        shown = f"<{type(value).__name__}>"
     return shown if len(shown) <= 60 else shown[:57] + "..."

@@ -17,7 +17,7 @@ from pydantic import Field
 from branchmem import Memory, Message, Store, View, new_id
 from branchmem import refs as refs_
 from branchmem.changes.names import with_older_versions
-from branchmem.errors import UnknownEvent
+from branchmem.errors import InvalidEvent, UnknownEvent
 from branchmem.errors.mcp_server import SourceAstray
 from branchmem.events import Retraction
 from branchmem.mcp_server.forms import (
@@ -182,7 +182,8 @@ class Tools:
             there, before = apart(self.store, writer, at, step)
             cited = (*(source_ids or old.sources), there.at)
             self._refuse_astray(source_ids, at.at)
-            receipts = self._receipts(source_ids or (*old.sources, at.at))
+            kept = [source for source in old.sources if not self.store.log.is_erased(source)]
+            receipts = self._receipts(source_ids or (*kept, at.at))
             derived = {*receipts} if source_ids else {*old.derived_from, *receipts}
             weight = old.importance if importance is None else importance
             draft = remembering.drafted(text, cited, derived - {old.id}, [old], old.kind, old.key, weight, {}, None)
@@ -331,12 +332,15 @@ class Tools:
         """The memories that those of the sources were written with that are answers with a receipt.
 
         A source without a word, as an adoption or a branch that goes on alone begins with, says what stands above it.
-        Raises: InvalidEvent where a receipt cannot be read.
+        Raises: InvalidEvent where a receipt cannot be read, or was erased.
         """
         found: dict[str, None] = {}
         for id in sources:
             at: object = id
             while isinstance(at, str) and isinstance(message := self.store.log.get(at), Message):
+                if self.store.log.is_erased(at):
+                    why = f"{at} was erased, so nobody knows what it was written with"
+                    raise InvalidEvent(f"{why}: cite other messages in source_ids", at)
                 found.update(dict.fromkeys(written_with(message, instead="cite other messages in source_ids")))
                 is_silent = message.text is None and message.role not in get_args(Role)
                 at = message.parent if is_silent else None

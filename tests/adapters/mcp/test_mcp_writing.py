@@ -213,6 +213,27 @@ def test_the_id_of_something_erased_is_taken(store: bm.Store) -> None:
     talk(store, converse)
 
 
+def test_nothing_is_remembered_of_an_answer_whose_receipt_was_erased(store: bm.Store) -> None:
+    async def converse(client: Client) -> None:
+        said = await ask(client, "append_message", text="You move to Chengdu", role="assistant", recalled=["home"])
+        old = await ask(client, "add_memory", text="moves soon")
+        store.erase([said["message_id"]], cascade=False)
+        for source_ids in ([], [said["message_id"]]):
+            arguments: dict[str, dict[str, Any]] = {"add_memory": {}, "update_memory": {"memory_id": "home"}}
+            for tool, which in arguments.items():
+                told = await refused(client, tool, text="Chengdu it is", source_ids=source_ids, **which)
+                assert told.startswith("InvalidEvent: ")
+                assert "was erased" in told
+        await ask(client, "fork", name="alone")
+        assert "was erased" in await refused(client, "add_memory", anchor="alone", text="Chengdu it is")
+        await ask(client, "append_message", text="and now?")
+        await ask(client, "add_memory", text="asks on")
+        new = await ask(client, "update_memory", memory_id=old["memory"]["id"], text="moves now")
+        assert new["memory"]["derived_from"] == ["home"]
+
+    talk(store, converse)
+
+
 def test_switching_writes_nothing_unless_a_ref_is_to_be_moved(store: bm.Store) -> None:
     async def go(client: Client) -> None:
         before = (store.seq, dict(store.refs.items()))

@@ -241,6 +241,29 @@ def test_what_an_answer_was_written_with_is_never_guessed(session: bm.Session, m
         mem.at(session.head).add(said("I like tea", "Tea it is"), **USER)
 
 
+def test_where_nobody_knows_what_an_answer_was_written_with_nothing_is_remembered_but_all_is_read_and_deleted(
+    session: bm.Session, mem: BranchMem, store: bm.Store
+) -> None:
+    session.say("user", "I like tea")
+    (tea,) = mem.at(session.head).add("likes tea", infer=False, **USER)["results"]
+    above = session.head
+    unread = session.say("assistant", "Tea it is", meta={"recalled": "everything"}).id
+    session.rewind(above)
+    erased = session.say("assistant", "Tea it is", meta={"recalled": [tea["id"]]}).id
+    store.erase([erased])
+
+    for head, why in ((unread, "receipt"), (erased, "erased")):
+        at = mem.at(head)
+        with pytest.raises(bm.InvalidEvent, match=f"{why}.*name other messages as sources"):
+            at.add("tea", infer=False, **USER)
+        with pytest.raises(bm.InvalidEvent, match=f"{why}.*name other messages as sources"):
+            at.update(tea["id"], "milk")
+        assert seen(at) == ["likes tea"]
+        at.delete(tea["id"])
+        assert seen(at) == []
+    assert len(store.memory_ids) == 1
+
+
 def test_an_update_from_an_answer_goes_with_what_that_was_written_with_but_for_what_it_replaces(
     session: bm.Session, mem: BranchMem, store: bm.Store
 ) -> None:

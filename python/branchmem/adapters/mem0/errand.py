@@ -7,13 +7,13 @@ was written with.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from branchmem import Message, Reason, StepView, View
+from branchmem import InvalidEvent, Message, Reason, StepView, View
 from branchmem.adapters.mem0.place import InStep, Place, path_from
 from branchmem.session.step import receipt_of, written_with
 
@@ -28,12 +28,18 @@ class Errand:
 
     place: Place
     sources: tuple[str, ...]
-    derived_from: tuple[str, ...] = ()
+    #: Says what its memories derive from; asked only where some are written.
+    derives: Callable[[], tuple[str, ...]] = tuple
     #: The messages of the path before those that are added, oldest first.
     context: tuple[Message, ...] = ()
     renamed: dict[str, str] = field(default_factory=dict)
     #: What was raised for ids that Mem0 made up, and is raised at the end, whatever Mem0 makes of it.
     failures: dict[str, Exception] = field(default_factory=dict)
+
+    @property
+    def derived_from(self) -> tuple[str, ...]:
+        """What its memories derive from.  Raises: InvalidEvent where nobody knows."""
+        return self.derives()
 
     @contextmanager
     def kept(self, ids: Iterable[object]) -> Iterator[None]:
@@ -71,14 +77,14 @@ class Errand:
 def plain(place: Place, sources: tuple[str, ...] | None) -> Errand:
     """A call that changes what it names."""
     named = (place.source,) if sources is None else sources
-    return Errand(place, named, _written_with(place, named, _those(place, named)))
+    return Errand(place, named, lambda: _written_with(place, named, _those(place, named)))
 
 
 def adding(place: Place, messages: object, sources: tuple[str, ...] | None, *, infer: bool) -> Errand:
     """A call that adds messages, which may stand on the path already.
 
     An earlier answer that was written with what is hidden by now is not shown again: it would bring that back.
-    Raises: InvalidEvent where the receipt of what is added cannot be read.
+    Raises: InvalidEvent where the receipt of what is added cannot be read, or was erased.
     Cost: reads the path as far up as its messages are shown.
     """
     given = _said(messages)
@@ -93,7 +99,8 @@ def adding(place: Place, messages: object, sources: tuple[str, ...] | None, *, i
     else:
         named = sources
         shown = _those(place, sources)
-    return Errand(place, named, _written_with(place, named, shown), tuple(reversed(context)))
+    derived = _written_with(place, named, shown)
+    return Errand(place, named, lambda: derived, tuple(reversed(context)))
 
 
 def _said(messages: object) -> list[tuple[str, str]]:
@@ -131,8 +138,12 @@ def _those(place: Place, ids: Sequence[str]) -> list[Message]:
 def _written_with(place: Place, named: Sequence[str], shown: Sequence[Message]) -> tuple[str, ...]:
     """The memories that messages were written with, and where it is among those named, what an open step recalled.
 
-    Raises: InvalidEvent where a receipt cannot be read.
+    Raises: InvalidEvent where a receipt cannot be read, or was erased.
     """
+    for message in shown:
+        if place.store.log.is_erased(message.id):
+            why = f"{message.id} was erased, so nobody knows what it was written with"
+            raise InvalidEvent(f"{why}: name other messages as sources", message.id)
     recalled = {id for message in shown for id in written_with(message, instead="name other messages as sources")}
     if isinstance(place, InStep) and place.source in named:
         recalled.update(place.step.recalled)

@@ -86,8 +86,9 @@ class Rows:
         """Remember what the payloads say; what was said of the same messages already keeps its first id."""
         errand, given = self._errand, list(zip(ids, vectors, payloads, strict=True))
         with errand.kept(ids):
+            derived = errand.derived_from
             memories = [
-                memory_of(str(id), payload, self._collection, sources=errand.sources, derived_from=errand.derived_from)
+                memory_of(str(id), payload, self._collection, sources=errand.sources, derived_from=derived)
                 for id, _, payload in given
             ]
             self._write(memories, [vector for _, vector, _ in given], [payload for _, _, payload in given])

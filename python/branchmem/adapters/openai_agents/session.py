@@ -10,19 +10,19 @@ What is left out: a session serves one run at a time, since the SDK says of no i
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, cast
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from branchmem import refs
+from branchmem.adapters.openai_agents.items import ROLES, drafted, is_output, item_of
+from branchmem.adapters.openai_agents.runs import Run, Runs
 from branchmem.errors import BadMove, RefMoved
 from branchmem.events import Memory, Message
 from branchmem.extra import extra
@@ -36,35 +36,15 @@ with extra("agents", wanted="sessions of the OpenAI Agents SDK", name="openai-ag
     from agents.memory.session_settings import resolve_session_limit
 
 if TYPE_CHECKING:
-    from agents import Agent, RunContextWrapper, TResponseInputItem
+    from agents import TResponseInputItem
     from agents.tool_context import ToolContext
 
     from branchmem import Store, View
     from branchmem.log import Writer
     from branchmem.recall.context import Recalled
 
-#: What the meta of a message holds: its item without the field that is its text, and the name of that field.
-ITEM: Final = "item"
-TEXT: Final = "text"
-
-_ROLES: Final = ("user", "assistant", "system", "developer")
 _NO_META: Final[Mapping[str, Any]] = MappingProxyType({})
-
-
-@dataclass(slots=True)
-class _Run:
-    """A run of the SDK, which its tasks share; whoever uses the session beside them begins another."""
-
-    #: Where it stands; None where that was never asked.
-    at: str | None = None
-    #: What was recalled, and whether an answer has that as its receipt.
-    recalled: dict[str, bool] = field(default_factory=dict)
-    #: By parent what was taken off the list, which the SDK may put back.
-    popped: dict[str, Message] = field(default_factory=dict)
-
-
-#: The session that was asked for its items here, and the run that these are for.
-_HERE: ContextVar[tuple[BranchSession, _Run] | None] = ContextVar("branchmem.openai_agents", default=None)
+T = TypeVar("T", str, Message)
 
 
 class BranchSession(SessionABC):
@@ -80,7 +60,7 @@ class BranchSession(SessionABC):
         self.session_settings = session_settings
         #: The session of branchmem that this one stands on.
         self.session = Session.open(store, session_id)
-        self._last = _Run()
+        self._runs = Runs()
         self._calls: WeakKeyDictionary[ToolContext[Any], str] = WeakKeyDictionary()
 
     @property
@@ -102,10 +82,8 @@ class BranchSession(SessionABC):
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """The items on the path, the oldest first; the last `limit` of them.  Cost: a read an item."""
         most = resolve_session_limit(limit, self.session_settings)
-        before = self._run
-        run = _Run(None, {**before.recalled}, {**before.popped})
-        items = await settled(partial(self._items, run, most))
-        self._begin(run)
+        at, items = await settled(partial(self._items, most))
+        self._runs.go_on(at)
         return items
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
@@ -115,21 +93,21 @@ class BranchSession(SessionABC):
         BadMove for an output that a memory waits for, where its call was made on another branch.
         Cost: one commit, and a read a message of the turn; for an output, a look at each message above.
         """
-        await settled(partial(self._add, items))
+        await settled(partial(self._add, items, self._runs.own()))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the last item off the list: stand at the message before it.  None where the list is empty.
 
         Raises: BadMove where it is a root itself, as in a conversation that came from elsewhere.
         """
-        return await settled(self._pop)
+        return await settled(partial(self._pop, self._runs.own()))
 
     async def clear_session(self) -> None:
         """Stand at the root of the conversation, so that the list is empty; all branches stay.
 
         Raises: BadMove where the root is an item itself.
         """
-        self._stand(await settled(self._clear))
+        await self._stand(self._clear)
 
     # Branches
 
@@ -142,24 +120,22 @@ class BranchSession(SessionABC):
 
         Raises: as `Session.edit`; BadMove where the message is no text of somebody, but a call or its output.
         """
-        edited = await settled(partial(self._edit, message, text))
-        self._stand(edited.id)
-        return edited
+        return await self._stand(partial(self._edit, message, text))
 
     async def regenerate(self) -> str:
         """Stand at the user's message that the head answers; `Runner.run(agent, [], session=…)` answers it anew.
 
         Raises: as `Session.regenerate`.
         """
-        return self._stand(await settled(self.session.regenerate))
+        return await self._stand(self.session.regenerate)
 
     async def rewind(self, message: str | Message) -> str:
         """Stand at a message on the path.  Raises: as `Session.rewind`."""
-        return self._stand(await settled(partial(self.session.rewind, message)))
+        return await self._stand(partial(self.session.rewind, message))
 
     async def switch(self, leaf: str | Message) -> str:
         """Stand at any message, such as one of a branch that was left.  Raises: as `Session.switch`."""
-        return self._stand(await settled(partial(self.session.switch, leaf)))
+        return await self._stand(partial(self.session.switch, leaf))
 
     async def fork(self, session_id: str) -> BranchSession:
         """A session like this one, at a new ref where this one stands; both may run at a time.
@@ -197,7 +173,7 @@ class BranchSession(SessionABC):
         def remembered() -> Memory:
             output, shown = self._output_of(tool), set[str]()
             if derived_from is None:
-                shown = self._run.recalled.keys() | self._written_with(self._place())
+                shown = self._runs.here().recalled.keys() | self._written_with(self._place())
             given, upstream = (*remembering.named(sources, "sources"), output), derived_from or shown
             memory = remembering.drafted(text, given, upstream, supersedes, kind, key, importance, meta, None)
             remembering.require(self.store, memory, {output, *shown})
@@ -211,7 +187,7 @@ class BranchSession(SessionABC):
         It is seen from where the run stands, whoever moves the ref meanwhile.  Takes what `Session.recall` takes.
         """
         recalled = await settled(partial(self._recall, message, **options))
-        self._run.recalled.update(dict.fromkeys(recalled.ids, False))
+        self._runs.here().recalled.update(dict.fromkeys(recalled.ids, False))
         return recalled
 
     def _recall(self, message: str, *, used: bool = True, policy: Policy = STRICT, **options: Any) -> Recalled:
@@ -220,19 +196,9 @@ class BranchSession(SessionABC):
         recall = context.recall_and_use if used else context.recall
         return recall(self.store, self.store.at(self._place(), policy=policy), message, **options)
 
-    @property
-    def _run(self) -> _Run:
-        """The run that this is called in; elsewhere, the last that began."""
-        here = _HERE.get()
-        return here[1] if here is not None and here[0] is self else self._last
-
-    def _begin(self, run: _Run) -> None:
-        self._last = run
-        _HERE.set((self, run))
-
     def _place(self) -> str:
         """Where the run stands; the head, where there was none."""
-        return self._run.at or self.head
+        return self._runs.here().at or self.head
 
     def _written_with(self, at: str) -> set[str]:
         """The memories that what follows the last message of the user above was written with.
@@ -280,7 +246,7 @@ class BranchSession(SessionABC):
         """Whether a call is among some drafts, or on the path above them."""
         path = (self._message(id) for id in reversed(self.store.tree.path(above)))
         items = (item_of(message) or {} for message in (*drafts, *filter(None, path)))
-        return any(item.get("call_id") == call and not _is_output(item) for item in items)
+        return any(item.get("call_id") == call and not is_output(item) for item in items)
 
     # Items
 
@@ -292,18 +258,18 @@ class BranchSession(SessionABC):
         found = self.store.log.get(id)
         return found if isinstance(found, Message) else None
 
-    def _items(self, run: _Run, limit: int | None) -> list[TResponseInputItem]:
-        run.at = self.head
-        messages = self._messages(run.at)
+    def _items(self, limit: int | None) -> tuple[str, list[TResponseInputItem]]:
+        head = self.head
+        messages = self._messages(head)
         if limit is not None:
             messages = messages[-limit:] if limit > 0 else []
-        return [cast("TResponseInputItem", item_of(message)) for message in messages]
+        return head, [cast("TResponseInputItem", item_of(message)) for message in messages]
 
-    def _add(self, items: Sequence[TResponseInputItem]) -> None:
+    def _add(self, items: Sequence[TResponseInputItem], run: Run) -> None:
         if not items:
             return
-        drafts = [self._draft(cast("Mapping[str, Any]", item)) for item in items]
-        ref, run = self.session.ref, self._run
+        drafts = [drafted(cast("Mapping[str, Any]", item)) for item in items]
+        ref = self.session.ref
 
         def plan(writer: Writer) -> tuple[list[Message], tuple[str, str]]:
             head = refs.head(writer, ref)
@@ -343,36 +309,15 @@ class BranchSession(SessionABC):
         if before not in (None, head):
             raise RefMoved(ref, str(before), head, at)
 
-    def _draft(self, item: Mapping[str, Any]) -> tuple[Message, str | None]:
-        """A message for an item, and the call whose output it is."""
-        told = json.loads(json.dumps(item))
-        kind = str(told.get("type", "message"))
-        role = told.get("role")
-        is_output = _is_output(told)
-        call = told.get("call_id") if is_output else None
-        if not isinstance(role, str) or not role:
-            role = "tool" if is_output else "assistant"
-        field = "output" if is_output else "content"
-        text = told.get(field)
-        meta: dict[str, Any] = {}
-        if isinstance(text, str):
-            del told[field]
-            if told != {"role": role} or role not in _ROLES:
-                meta = {ITEM: told, TEXT: field}
-        else:
-            meta, text = {ITEM: told}, _text(text) if kind == "message" else None
-        message = Message(uuid4().hex, None, role=role, text=text, created=datetime.now(UTC), meta=meta)
-        return message, call if isinstance(call, str) else None
-
-    def _pop(self) -> TResponseInputItem | None:
+    def _pop(self, run: Run) -> TResponseInputItem | None:
         messages = self._messages(self.head)
         if not messages:
             return None
         last = messages[-1]
         if not isinstance(last.parent, str):
             raise self._nothing_above(last.id)
-        self._run.popped[last.parent] = last
-        self._run.at = self.session.rewind(last.parent)
+        run.popped[last.parent] = last
+        run.at = self.session.rewind(last.parent)
         return cast("TResponseInputItem", item_of(last))
 
     def _clear(self) -> str:
@@ -386,64 +331,22 @@ class BranchSession(SessionABC):
 
     def _edit(self, message: str | Message, text: str) -> Message:
         old = message if isinstance(message, Message) else self._message(message)
-        if old is not None and (old.role not in _ROLES or "content" not in (item_of(old) or {})):
+        if old is not None and (old.role not in ROLES or "content" not in (item_of(old) or {})):
             raise BadMove(self.session.ref, old.id, "is a call or its output: rewind above it instead")
         return self.session.edit(message, text)
 
-    def _stand(self, message: str) -> str:
-        """A run that begins now stands here, has recalled nothing, and puts nothing back."""
-        self._begin(_Run(message))
-        return message
-
-
-def item_of(message: Message) -> dict[str, Any] | None:
-    """The item that a message stands for; None for the root of a conversation, and what has no form for the SDK.
-
-    What a session of branchmem said is an item with its role and text.
-    """
-    meta = message.to_dict().get("meta", {})
-    if ITEM in meta:
-        item: dict[str, Any] = meta[ITEM]
-        return {**item, meta[TEXT]: message.text} if TEXT in meta else item
-    is_said = message.role in _ROLES and message.text is not None
-    return {"role": message.role, "content": message.text} if is_said else None
-
-
-def instructions(
-    session: BranchSession, text: str = "", **options: Any
-) -> Callable[[RunContextWrapper[Any], Agent[Any]], Awaitable[str]]:
-    """Instructions for an agent: `text`, and what of the branch belongs into a prompt for what the user said last.
-
-        Agent(name="…", instructions=instructions(session, "You are …"), tools=[…])
-
-    Takes what `view.recall` takes.  The SDK asks before each call of the model, so it is the branch of that moment.
-    """
-
-    async def recalled(context: RunContextWrapper[Any], agent: Agent[Any]) -> str:
-        above = await settled(lambda: session._messages(session._place()))
-        said = [message.text for message in above if message.role == "user"]
-        # a streamed run asks before its input is a message
-        said += [_text(item.get("content")) for item in context.turn_input if item.get("role") == "user"]
-        asked = next((text for text in reversed(said) if text), None)
-        found = (await session.recall(asked, **options)).text if asked else ""
-        return "\n\n".join(filter(None, (text, found)))
-
-    return recalled
+    async def _stand(self, move: Callable[[], T]) -> T:
+        """Move; a run that begins now stands there, has recalled nothing, and puts nothing back."""
+        try:
+            moved = await settled(move)
+        except asyncio.CancelledError:
+            self._runs.begin(Run())
+            raise
+        self._runs.begin(Run(moved.id if isinstance(moved, Message) else moved))
+        return moved
 
 
 def _is_again(said: Message, known: Message) -> bool:
     """Whether a message says to the letter what is known, and was written with nothing else."""
     receipt = receipt_of(known)
     return receipt is not None and item_of(said) == item_of(known) and {*said.meta.get(RECALLED, ())} <= {*receipt}
-
-
-def _is_output(item: Mapping[str, Any]) -> bool:
-    return str(item.get("type")).endswith("_output")
-
-
-def _text(content: Any) -> str | None:
-    """The text of a message, that of its parts a line each; None where there is none."""
-    if isinstance(content, str):
-        return content
-    parts = [part.get("text") for part in content if isinstance(part, dict)] if isinstance(content, list) else []
-    return "\n".join(part for part in parts if isinstance(part, str) and part) or None
