@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import branchmem as bm
 import pytest
@@ -40,6 +41,13 @@ def test_a_use_is_noted_for_memories_and_for_ids(kept: bm.Store) -> None:
     assert kept.used(["a", kept.at("u1")["b"]], at=NOON) == 2
 
     assert kept.last_used("abc") == access.last_used(kept, "abc") == {"a": NOON, "b": NOON}
+
+
+def test_what_is_no_memory_was_never_used(kept: bm.Store) -> None:
+    kept.used(["a"], at=NOON)
+    odd: list[Any] = ["a", "u1", "\ud800", 5, None]
+
+    assert kept.last_used(odd) == {"a": NOON}
 
 
 def test_without_a_time_a_use_is_now(kept: bm.Store) -> None:

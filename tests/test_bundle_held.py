@@ -120,6 +120,38 @@ def test_erasing_an_original_alone_leaves_what_came_from_it(alice: bm.Store, tmp
     assert memories(alice, bundle) == {"y"}
 
 
+@pytest.mark.parametrize("named", ["s", "x", "adopted before", "adopted after"])
+@pytest.mark.parametrize("bundles", [1, 2])
+def test_what_was_adopted_goes_with_what_it_was_drawn_from(
+    alice: bm.Store, tmp_path: Path, named: str, bundles: int
+) -> None:
+    x: list[Event] = [Memory("x", "a stranger's secret", sources=["s"])]
+    y: list[Event] = [Memory("y", "of the secret", derived_from=["x"])]
+    first = alice.import_bundle(sent(tmp_path, x if bundles == 2 else [*x, *y])).bundle
+    second = first if bundles == 1 else alice.import_bundle(sent(tmp_path, y, number=8)).bundle
+    if named == "adopted before":
+        alice.adopt(["x"], into="edit", held=first)
+    ((taken, copy),) = alice.adopt(["y"], into="main", held=second).adopted.items()
+    if named == "adopted after":
+        alice.adopt(["x"], into="edit", held=first)
+    assert copy in alice.at_ref("main")
+
+    (original,) = alice.held.originals(first, ["x"]).ids
+    alice.append([Erasure("e", [original if named.startswith("adopted") else named])])
+
+    assert all(map(alice.log.is_erased, (taken, copy)))
+    assert copy not in alice.at_ref("main")
+
+
+def test_what_was_adopted_is_taken_back_with_what_was_adopted_before_it(alice: bm.Store, tmp_path: Path) -> None:
+    eves: list[Event] = [Memory("x", "one", sources=["s"]), Memory("y", "of it", derived_from=["x"])]
+    bundle = alice.import_bundle(sent(tmp_path, eves)).bundle
+    ((original, _),) = alice.adopt(["x"], into="main", held=bundle).adopted.items()
+    ((_, copy),) = alice.adopt(["y"], into="main", held=bundle).adopted.items()
+
+    assert copy in alice.retract([original], at=alice.refs["main"], scope="tree").hidden
+
+
 def test_a_long_chain_the_wrong_way_round_goes_at_once(alice: bm.Store, tmp_path: Path) -> None:
     """What came from the next one, by id, over pages of held events."""
     chain: list[Event] = [Memory(f"k{number:03}", "", derived_from=[f"k{number + 1:03}"]) for number in range(200)]

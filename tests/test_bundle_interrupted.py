@@ -91,6 +91,23 @@ def test_who_is_killed_on_the_way_imports_again(tmp_path: Path, commits: int) ->
         assert bob.check().ok
 
 
+def test_what_was_taken_back_is_not_shown_half_way(bob: bm.Store, tmp_path: Path) -> None:
+    talk = [Message("chat", None), Message("u1", "chat", text="I am ill")]
+    bob.append(talk)
+    with opened(tmp_path, "alice") as (alice,), patch("branchmem.bundle.frames.FRAME_BYTES", 200):
+        alice.append([*talk, Memory("ill", "The user is ill", sources=["u1"]), *MANY])
+        alice.retract(["ill"], at="u1", scope="everywhere")
+        alice.export_bundle(tmp_path / "all", key=ALICE)
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    with suppress(KeyboardInterrupt):
+        bob.import_bundle(tmp_path / "all", progress=when(stop))
+
+    assert ("ill" in bob.log, len(bob.log) < 34, bob.at("u1").ids()) == (True, True, [])
+
+
 @pytest.mark.parametrize("commits", range(1, 7))
 def test_what_lost_its_content_never_looks_as_if_it_had_none(bob: bm.Store, tmp_path: Path, commits: int) -> None:
     """What explains it comes last: a chain of what came from each other, the wrong way round, then the erasure."""

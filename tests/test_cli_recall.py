@@ -7,6 +7,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import branchmem as bm
 import pytest
@@ -319,9 +320,10 @@ def test_why_in_json_has_verdicts_messages_and_answers(told: Run) -> None:
 
 
 @pytest.mark.parametrize("said", ["I take the train, ", "I take the ＴＲＡＩＮ, "], ids=["as asked", "in wide letters"])
-def test_a_long_message_is_shown_from_where_it_says_so(told: Run, said: str) -> None:
+@pytest.mark.parametrize("before", ["so ", normalize("NFD", "한국어 ")], ids=["plain", "in parts"])
+def test_a_long_message_is_shown_from_where_it_says_so(told: Run, said: str, before: str) -> None:
     with bm.open("a.bmem") as store:
-        store.append([bm.Message("long", "a1", role="user", text="so " * 100 + said + "and " * 100)])
+        store.append([bm.Message("long", "a1", role="user", text=before * 100 + said + "and " * 100)])
 
     (line,) = [line for line in told("why", "train", "--at", "long").out.splitlines() if line.startswith("  long")]
 

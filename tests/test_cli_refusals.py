@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -80,7 +81,16 @@ def test_compacting_a_store_in_use_names_who_has_it(forked: Run) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["nonsense", "view --policy lax", "view --nonsense", "view --limit few", "import", "import missing.json", "tree"],
+    [
+        "nonsense",
+        "view --policy lax",
+        "view --nonsense",
+        "view --limit few",
+        f"view --limit {10**20}",
+        "import",
+        "import missing.json",
+        "tree",
+    ],
 )
 def test_wrong_usage_is_one_line_and_2(forked: Run, command: str) -> None:
     refused = forked(*command.split())
@@ -169,6 +179,16 @@ def test_who_stops_reading_stops_the_command_silently(tmp_path: Path, command: s
         said = process.stderr.read()
 
     assert (process.returncode, said) == (1, b"")
+
+
+@pytest.mark.parametrize("command", ["erase nope", "worktree delete nope"])
+def test_where_nobody_can_be_asked_an_erasure_needs_a_yes(forked: Run, command: str) -> None:
+    words = shlex.join([sys.executable, "-m", "branchmem.cli", *command.split()])
+
+    refused = subprocess.run(["sh", "-c", f"{words} <&-"], capture_output=True, check=False)
+
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(b"branchmem: Invalid value for --yes: ")
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-"])

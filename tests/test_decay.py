@@ -135,6 +135,7 @@ def test_a_half_life_without_end_never_fades() -> None:
         ({"half_life_hours": math.nan}, "half_life_hours"),
         ({"half_life_hours": "168"}, "half_life_hours"),
         ({"half_life_hours": True}, "half_life_hours"),
+        ({"half_life_hours": 10**400}, "half_life_hours"),
         ({"floor": -0.1}, "floor"),
         ({"floor": 1.1}, "floor"),
         ({"floor": math.nan}, "floor"),

@@ -41,6 +41,20 @@ def test_a_diff_takes_messages_as_well_as_refs(forked: bm.Store) -> None:
     assert forked.diff("left", "left").messages_a == ()
 
 
+def test_what_derives_from_a_branch_beside_is_compared_and_merged_as_a_session_sees_it(forked: bm.Store) -> None:
+    forked.append([bm.Message("other", None), bm.Memory("tabs", "Prefers tabs.", sources=["other"])])
+    forked.refs.create("profile", "other")
+    forked.append([bm.Memory("indents", "Indents with tabs.", sources=["r1"], derived_from=["tabs"])])
+
+    assert forked.diff("left", "right").only_b == ("dog",)
+    assert forked.diff("left", "right", beside=["profile"]).only_b == ("dog", "indents")
+    merged = forked.merge("right", into="left", beside=["profile"])
+    assert sorted(merged.adopted) == ["dog", "indents"]
+    assert "Indents with tabs." in [memory.text for memory in forked.at_ref("left", "profile").memories()]
+    with pytest.raises(bm.AmbiguousAnchor):
+        forked.diff("left", "right", beside=["left"])
+
+
 def test_two_trees_have_no_common_ancestor(forked: bm.Store) -> None:
     forked.append([bm.Message("other", None), bm.Message("o1", "other")])
 
@@ -285,3 +299,15 @@ def test_what_a_retraction_of_its_key_hid_does_not_come_again_from_what_says_the
         again = store.merge("c", into="main", strategy=strategy)
 
         assert (again.message, sorted(again.skipped)) == (None, ["k1", "k2"])
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_conflict_quotes_what_both_replace_only_where_the_target_knows_it(forked: bm.Store, known: bool) -> None:
+    forked.append([bm.Message("third", "chat"), bm.Memory("diary", "a secret", sources=["third"])])
+    if known:
+        forked.adopt(["diary"], into="right")
+    for side in ("left", "right"):
+        forked.append([bm.Memory(f"{side}-says", side, sources=[forked.refs[side]], supersedes=["diary"])])
+
+    (conflict,) = forked.merge("left", into="right", dry_run=True).conflicts
+    assert (conflict.about, conflict.base and conflict.base.text) == ("diary", "a secret" if known else None)

@@ -84,20 +84,32 @@ def test_skills_of_a_branch_are_called_up_there_alone_and_are_no_notes(session: 
     assert [memory.kind for hit in fork.recall("brew", kind="skill").memories for memory in hit.memories] == ["skill"]
 
 
-def test_skills_of_another_store_or_branch_are_in_no_receipt_and_count_as_used_by_nobody(session: Session) -> None:
+def test_skills_of_another_store_are_in_no_receipt_and_count_as_used_by_nobody(session: Session) -> None:
     session.remember("likes tea", sources=["u1"])
-    fork = session.fork("fork")
-    fork.say("user", "Teach it to brew", id="taught")
-    remember_skills(fork, [BREW], sources=["taught"])
     with bm.open_temporary() as team:
         remember_skills(team.session("team"), [BREW])
-        for elsewhere in (visible(fork.view()), visible(team.at_ref("team"))):
-            recalled = session.recall("brew tea", skills=elsewhere)
-            assert recalled.text.startswith(prompt([BREW]))
-            assert (recalled.ids, list(uses(session.store))) == (recalled.memories[0].ids, [recalled.memories[0].id])
-            with session.fork(f"try{len(session.store.refs)}").step() as step:
-                step.recall("brew tea", skills=elsewhere)
-            assert step.recalled == recalled.ids
+        elsewhere = visible(team.at_ref("team"))
+
+    recalled = session.recall("brew tea", skills=elsewhere)
+    assert recalled.text.startswith(prompt([BREW]))
+    assert (recalled.ids, list(uses(session.store))) == (recalled.memories[0].ids, [recalled.memories[0].id])
+    with session.fork("try").step() as step:
+        step.recall("brew tea", skills=elsewhere)
+    assert step.recalled == recalled.ids
+
+
+def test_skills_that_the_view_hides_are_in_no_text_whoever_hands_them_in(session: Session) -> None:
+    fork = session.fork("fork")
+    fork.say("user", "Teach it to brew", id="taught")
+    (tied,) = remember_skills(fork, [BREW], sources=["taught"]).memories
+    read = visible(fork.view())
+    assert session.recall("brew", skills=read).text == ""
+
+    fork.store.retract([tied.id], at="taught", scope="branch")
+    assert fork.recall("brew", skills=read).text == ""
+    assert fork.recall("brew in docker", skills=[*read, DOCKER]).text == prompt([DOCKER])
+    with fork.step() as step:
+        assert step.recall("brew", skills=read).text == ""
 
 
 def test_a_skill_of_the_branch_counts_as_used_where_no_note_is_found(session: Session) -> None:

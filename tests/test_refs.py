@@ -101,6 +101,8 @@ def test_any_move_can_be_undone_also_that_a_ref_was_deleted(store: bm.Store) -> 
         (8, "undo", None),
         (9, "undo", "a"),
     ]
+    with pytest.raises(UnknownRef, match="there is no ref 'never'"):
+        store.refs.undo("never")
 
 
 def test_the_log_of_one_ref_holds_its_moves_alone(store: bm.Store) -> None:

@@ -155,6 +155,19 @@ def test_an_edit_is_a_sibling_of_the_same_role(session: Session) -> None:
     assert home.id in session.view()
 
 
+def test_an_edited_answer_has_the_receipt_of_the_answer(session: Session) -> None:
+    home = session.remember("lives in Chengdu", sources=[session.say("user", "I live in Chengdu")])
+    with session.step() as step:
+        step.recalled = [home]
+    edited = session.edit(step.id, "In Chengdu, take line 1.", id="e", meta={"by": "user"})
+
+    assert dict(edited.meta) == {"by": "user", "recalled": (home.id,)}
+    assert session.edit(step.id, "In Chengdu, take line 1.", id="e", meta={"by": "user"}) == edited
+    assert session.edit(edited, "Take line 1.", meta={"recalled": ()}).meta["recalled"] == ()
+    session.say("tool", "4", id="odd", meta={"recalled": "nobody can read this"})
+    assert session.edit("odd", "5").meta["recalled"] == "nobody can read this"
+
+
 def test_an_edit_can_be_repeated_under_its_id(session: Session) -> None:
     first = session.say("user", "a")
     edited = session.edit(first, "b", id="e")
@@ -203,6 +216,22 @@ def test_regenerating_needs_a_message_of_the_user(session: Session) -> None:
     with pytest.raises(BadMove, match="no message with role user above it"):
         session.regenerate()
     assert session.head == greeting.id
+
+
+def test_what_was_erased_is_taken_for_nobodys(session: Session) -> None:
+    """Its role went with its content: it is neither passed over as the assistant's nor edited into nobody's."""
+    for id, role in {"u1": "user", "a1": "assistant", "u2": "user", "a2": "assistant"}.items():
+        session.say(role, id, id=id)
+    session.store.erase(["u2", "a2"])
+
+    with pytest.raises(BadMove, match="message u2 was erased, and may be what the head answers"):
+        session.regenerate()
+    with pytest.raises(BadMove, match="message u2 was erased, and its role with it: rewind to a1"):
+        session.edit("u2", "anew")
+    assert session.head == "a2"
+    session.store.erase(["a1"])
+    session.rewind("a1")
+    assert session.regenerate() == "u1"
 
 
 def test_rewinding_stays_on_the_path(session: Session) -> None:

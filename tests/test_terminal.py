@@ -13,6 +13,7 @@ from typing import Any
 import branchmem as bm
 import pytest
 from branchmem import terminal
+from branchmem.terminal import lines as made
 from commands import Run
 from rich.cells import cell_len
 
@@ -115,6 +116,14 @@ def test_wide_characters_keep_the_columns_of_a_tree() -> None:
 
     assert [cell_len(line) for line in lines] == [52, 52, 52]
     assert [line.split()[-1] for line in lines] == ["根", "u1", "u2"]
+
+
+@pytest.mark.parametrize("width", range(1, 14))
+def test_a_terminal_of_a_few_cells_gets_every_letter(width: int) -> None:
+    said = "搬到成都 today"
+
+    for lines in (made.bullet(said, width), made.hanging(said, width), made.rows([("", said)], width)):
+        assert "".join(str(line).strip(" -") for line in lines).replace(" ", "") == said.replace(" ", "")
 
 
 def test_a_tree_is_indented_by_the_logarithm_of_its_size_at_most() -> None:

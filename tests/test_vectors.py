@@ -201,6 +201,14 @@ def test_a_query_of_another_dimension_is_refused() -> None:
             store.at("u").nearest(np.ones(48, np.float32), embedder=Words())
 
 
+def test_a_query_of_numbers_beyond_a_float_is_refused() -> None:
+    with bm.open_temporary() as store:
+        fill(store, DRINKS)
+        vector: Any = [10**400] * 64
+        with pytest.raises(InvalidSearch, match="vector="):
+            store.at("u").nearest(vector, embedder=Words())
+
+
 def test_a_file_keeps_the_vectors_of_sixteen_models() -> None:
     with bm.open_temporary() as store:
         fill(store, DRINKS)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
+from unicodedata import normalize
 
 import branchmem as bm
 import pytest
@@ -288,6 +289,18 @@ def test_a_long_text_is_shown_where_it_says_so() -> None:
 
     assert "in Chengdu \ufffd[2J" in said
     assert said.startswith("- …")
+    assert len(said) < 120
+
+
+@pytest.mark.parametrize(
+    "before", [normalize("NFD", "한국어 ") * 60, "ﬃ" * 200], ids=["shorter folded", "longer folded"]
+)
+def test_a_long_text_is_shown_where_it_says_so_whatever_folding_makes_of_it(before: str) -> None:
+    with bm.open_temporary() as store:
+        store.append([Message("u", None, text=f"{before} Chengdu {'and ' * 100}")])
+        said = str(store.why("chengdu", at="u")).split("\n")[2]
+
+    assert "Chengdu" in said
     assert len(said) < 120
 
 

@@ -98,6 +98,24 @@ def test_a_merge_brings_a_branch_to_the_one_that_is_checked_out(worktree: Worktr
     assert state(worktree.store) == after
 
 
+def test_what_a_branch_derived_from_what_is_about_the_user_is_compared_and_merged(
+    worktree: Worktree, shop: Repository
+) -> None:
+    shop.switch("feature")
+    session = worktree.session()
+    user = session.remember("prefers tabs", kind="user")
+    tabs = session.remember("indents with tabs", sources=[session.head], derived_from=[user], kind="project")
+    shop.switch("main")
+    worktree.session().say("user", "what is new?")
+
+    assert worktree.diff_branch("feature").only_a[-1] == tabs.id
+    merged = worktree.merge_branch("feature")
+
+    assert (len(merged.adopted), merged.adopted[tabs.id] in merged.shown) == (2, True)
+    assert knows(worktree, "main") == ["indents with tabs", "prefers tabs", "tries redis", "uses postgres"]
+    assert not worktree.merge_branch("feature").adopted
+
+
 def test_a_merge_into_a_branch_that_stood_still_moves_it(worktree: Worktree) -> None:
     assert worktree.merge_branch("feature").fast_forward
     assert knows(worktree, "main") == ["tries redis", "uses postgres"]

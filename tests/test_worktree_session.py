@@ -334,6 +334,23 @@ def test_a_step_whose_ref_was_moved_keeps_what_it_learned_of_the_user(store: bm.
     assert texts(store, PROFILE) == ["is vegan"]
 
 
+def test_a_step_loses_nothing_where_the_profile_came_to_know_the_same_under_another_key(
+    store: bm.Store, worktree: Worktree
+) -> None:
+    session = worktree.session()
+    with session.step() as step:
+        step.write("Noted.")
+        mine = step.remember("likes tea", kind="user", key="drink")
+        theirs = session.fork("beside").remember("likes tea", kind="user", key="tea")
+
+    assert (session.head, message(store, step.id).text) == (step.id, "Noted.")
+    assert {memory.id for memory in store.at_ref(PROFILE).memories()} == {mine.id, theirs.id}
+    assert session.remember("likes tea", kind="user", key="drink").id == mine.id
+    assert session.remember("likes tea", kind="user", key="tea").id == theirs.id
+    with pytest.raises(EventConflict):
+        session.remember("likes tea", kind="user")
+
+
 def test_a_step_refuses_to_name_a_commit_itself(worktree: Worktree) -> None:
     with pytest.raises(InvalidEvent, match="meta has commit"):
         worktree.session().step(meta={"commit": "abc"})

@@ -7,7 +7,7 @@ here or there is a second rule of visibility.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, cast
 
@@ -64,16 +64,18 @@ class Branches(Changes):
 
         return Session.open(self._store, ref, beside=beside, create=create)
 
-    def diff(self, a: str, b: str) -> Difference:
+    def diff(self, a: str, b: str, *, beside: Sequence[str] = ()) -> Difference:
         """What two refs or messages have each for themselves: messages since the common ancestor, and memories.
 
+        Both are seen from the refs `beside` as well, as a session with these sees.
         Raises: UnknownRef for what is neither a ref nor a message; AmbiguousName for what is a ref and another
-        message; BadAnchor for a message that is not attached.
+        message; BadAnchor for a message that is not attached; AmbiguousAnchor where one of `beside` stands in the tree
+        of one of them.
         Cost: both paths and both views.
         """
         from branchmem.merge import diff
 
-        return diff(self._store, a, b)
+        return diff(self._store, a, b, beside=beside)
 
     def adopt(self, memories: Iterable[str], *, into: str, held: str | None = None, dry_run: bool = False) -> Merged:
         """Take memories over on the branch of the ref `into`: one message there, and one adopting memory each.
@@ -88,18 +90,28 @@ class Branches(Changes):
 
         return adopt(self._store, memories, into=into, held=held, dry_run=dry_run)
 
-    def merge(self, ref: str, *, into: str, strategy: Strategy = "fail", dry_run: bool = False) -> Merged:
+    def merge(
+        self,
+        ref: str,
+        *,
+        into: str,
+        beside: Sequence[str] = (),
+        strategy: Strategy = "fail",
+        dry_run: bool = False,
+    ) -> Merged:
         """Bring what the branch of a ref or a message sees to the branch of the ref `into`: forward, or by adopting.
 
         `strategy` decides between two memories that would both be live there, say different things, and share a key
         or replace the same memory: fail (nothing is written), ours, theirs, newer (by `created`), or both (they
-        stand side by side).  Retractions are not carried over.  To merge again does nothing.
-        Raises: MergeConflict; UnknownRef; AmbiguousName; BadAnchor.
+        stand side by side).  Retractions are not carried over.  To merge again does nothing.  Both are seen from the
+        refs `beside` as well: what a session with these derived from a memory there is taken over, too.
+        Raises: MergeConflict; UnknownRef; AmbiguousName; BadAnchor; AmbiguousAnchor where one of `beside` stands in
+        the tree of one of them.
         Cost: one commit, three views, the path of the target, and what is taken over.
         """
         from branchmem.merge import merge
 
-        return merge(self._store, ref, into=into, strategy=strategy, dry_run=dry_run)
+        return merge(self._store, ref, into=into, beside=beside, strategy=strategy, dry_run=dry_run)
 
     def export_bundle(
         self,

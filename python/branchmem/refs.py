@@ -108,7 +108,7 @@ class Refs(Mapping[str, str]):
                 if number is None or move.number == number:
                     found = move
             if found is None:
-                raise UnknownRef(name, "" if number is None else f"move {number} in the log of ref")
+                raise UnknownRef(name, "ref" if number is None else f"move {number} in the log of ref")
             return (), write_move(writer, name, found.before, "undo")
 
         return self._store.transact(plan, tables=TABLES)[1]

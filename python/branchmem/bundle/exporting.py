@@ -24,7 +24,7 @@ from branchmem.bundle.selection import needed
 from branchmem.bundle.writing import BundleWriter
 from branchmem.errors import BundleNotWritten, BundleRefused
 from branchmem.eventlog import body_of, skeleton_of
-from branchmem.events import Erasure, skeleton_fields
+from branchmem.events import Erasure, Retraction, skeleton_fields
 from branchmem.refs import TABLES as REFS
 from branchmem.refs import all_heads, head
 
@@ -191,7 +191,7 @@ def _gone(store: Store, memories: int | None = None) -> _Gone:
 def _write(
     store: Store, writer: BundleWriter, part: _Part, progress: Callable[[int, int | None], object] | None
 ) -> str | None:
-    """Write the events that travel, erasures first; the digest of a log that holds exactly them, where that is all."""
+    """Write the events that travel; the digest of a log that holds exactly them, where that is all."""
     engine, total = store._fresh(), sum(part.chosen)
 
     def read(reader: Reader) -> str | None:
@@ -208,13 +208,20 @@ def _write(
 
 
 def _pages(engine: _core.Engine, part: _Part) -> Iterator[list[str]]:
-    """The ids of the events that travel, some at a time: erasures first, then the rest in order."""
+    """The ids of the events that travel, some at a time: erasures, then retractions, then the rest in order.
+
+    Whoever stops half-way while he takes them in shows nothing that is erased or taken back.
+    """
     chosen = part.chosen
-    erasures = engine.ids_of(Erasure.type)[: part.gone.erasures]
-    first = [id for id in erasures if chosen[engine.event_seq(id) or 0]]
+    first = [
+        id
+        for type in (Erasure.type, Retraction.type)
+        for id in engine.ids_of(type)
+        if (seq := engine.event_seq(id)) is not None and seq < part.seq and chosen[seq]
+    ]
     for start in range(0, len(first), _PAGE):
         yield first[start : start + _PAGE]
-    skipped = frozenset(erasures)
+    skipped = frozenset(first)
     for start in range(0, part.seq, _PAGE):
         stop = min(start + _PAGE, part.seq)
         if any(chosen[start:stop]):

@@ -118,8 +118,9 @@ class Held(Mapping[str, HeldBundle]):
         """Held memories as they join the log; may be asked inside a transaction.
 
         An original derives from nothing, replaces nothing of this log and stands in no tree but its own, so that
-        it shows nowhere and hides nothing.  What it was drawn from stays named, and what of that is here stays
-        linked: an erasure or a retraction here reaches it, and what adopts it.
+        it shows nowhere and hides nothing.  What it was drawn from stays named, whichever bundle of the same log held
+        that, and what of that is here or was adopted before stays linked: an erasure or a retraction here reaches it,
+        and what adopts it.
         The same memory of the same log has the same id, whichever bundle brought it; one that was adopted before is
         the one that is here.
         Raises: UnknownBundle; UnknownEvent where no memory of this id is held; EventConflict where what is here under
@@ -131,6 +132,7 @@ class Held(Mapping[str, HeldBundle]):
         def read(reader: Reader) -> Originals:
             _, issuer, log, *_ = _listed(reader, bundle)
             origin = Origin(issuer, log)
+            bundles = _of_log(reader, origin)
             meta = {"issuer": issuer, "origin": log}
             root = self._known(Message(origin.id_here(""), None, role=ROLE, meta=meta), [])
             memories = []
@@ -138,7 +140,7 @@ class Held(Mapping[str, HeldBundle]):
                 memory = _held_memory(reader, bundle, id)
                 if memory is None:
                     raise UnknownEvent(id, f"memory held of bundle {bundle},")
-                drawn_from = _drawn_from(engine, reader, bundle, memory)
+                drawn_from = _drawn_from(engine, reader, origin, bundles, memory)
                 memories.append(self._known(_original(memory, origin, root.id, drawn_from), [root.id]))
             return Originals((root, *memories), tuple(memory.id for memory in memories))
 
@@ -264,6 +266,12 @@ def _complete(reader: Reader) -> list[str]:
     return [key.removeprefix(HELD_BUNDLE).decode() for key, value in states if unpack(value)[0]]
 
 
+def _of_log(reader: Reader, origin: Origin) -> list[str]:
+    """The bundles of one log of which something may be held."""
+    states = reader.table(HELD).items(HELD_BUNDLE)
+    return [key.removeprefix(HELD_BUNDLE).decode() for key, value in states if unpack(value)[1:3] == [*origin]]
+
+
 def _listed(reader: Reader, bundle: str) -> list[Any]:
     """The state of a bundle of which all is held that may be.  Raises: UnknownBundle."""
     state = _state(reader, bundle)
@@ -286,22 +294,27 @@ def _held_memory(reader: Reader, bundle: str, id: str) -> Memory | None:
 
 
 class _DrawnFrom(NamedTuple):
-    """What a held memory was drawn from, at any remove: its effective sources, and which memories of the log."""
+    """What a held memory was drawn from, at any remove."""
 
+    #: Its effective sources, and the memories that are not here, under both ids that they may come to have.
     sources: set[str]
+    #: Memories of the log.
     here: set[str]
 
 
-def _drawn_from(engine: _core.Engine, reader: Reader, bundle: str, memory: Memory) -> _DrawnFrom:
+def _drawn_from(
+    engine: _core.Engine, reader: Reader, origin: Origin, bundles: Sequence[str], memory: Memory
+) -> _DrawnFrom:
     sources, here = set(memory.sources), set[str]()
     waiting = list(_upstream(memory))
     met = {memory.id, *waiting}
     while waiting:
         id = waiting.pop()
-        if engine.is_memory(id) and _is_linked(engine, id):
-            here.add(id)
-        above = _held_memory(reader, bundle, id)
-        if above is not None:
+        known = (id, origin.id_here(id))
+        linked = [one for one in known if engine.is_memory(one) and _is_linked(engine, one)]
+        here.update(linked)
+        sources.update(() if linked else known)
+        for above in filter(None, (_held_memory(reader, bundle, id) for bundle in bundles)):
             sources.update(above.sources)
             new = set(_upstream(above)) - met
             met |= new

@@ -51,7 +51,7 @@ class BundleWriter:
     def write(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
         """Add events: canonical skeleton, and canonical body or None for content that was erased.  Streams.
 
-        Erasures come first, then the rest in the order of the log.  May be called again and again.
+        Erasures come first, then retractions, then the rest in the order of the log.  May be called again and again.
         Raises: StoreFull; BundleNotWritten; ExtraMissing.
         """
         for data in self._packing.pack(records):

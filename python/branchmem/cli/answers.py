@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any
@@ -90,7 +91,7 @@ def view(
     policy: Which = PolicyName.strict,
     kind: Annotated[str | None, typer.Option(help="Only memories of this kind.")] = None,
     key: Annotated[str | None, typer.Option(help="Only memories with this key.")] = None,
-    limit: Annotated[int | None, typer.Option(min=0, help="At most so many memories.")] = None,
+    limit: Annotated[int | None, typer.Option(min=0, max=sys.maxsize, help="At most so many memories.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List what may be remembered at ANCHOR, or at a ref: at one message, or one of each tree."""

@@ -20,7 +20,8 @@ Strategy = Literal["fail", "ours", "theirs", "newer", "both"]
 class Conflict:
     """Two memories that would both be live at the merge and differ: `ours` on the target, `theirs` to be taken over."""
 
-    #: What both replace, or what was remembered of their key where the branches part; None where there is no such.
+    #: What both replace, or what was remembered of their key where the branches part; None where there is no such, or
+    #: the target never knew it.
     base: Memory | None
     ours: Memory
     theirs: Memory

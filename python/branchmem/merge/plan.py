@@ -164,7 +164,7 @@ def _conflicts(
             shared = next(filter(None, (world.nearest(id, world.reach(ours)) for id in alike)), None)
             about = key if key is not None and world.fields(ours).get("key") == key else shared or ours
             base = shared if shared is not None or key is None else _known_of(world, ancestor, key)
-            is_known = base is not None and world.fields(base) and target.keeps_out(base) is None
+            is_known = base is not None and world.fields(base) and target.knows(base)
             found.append(
                 Conflict(
                     base=world.memory(base) if base is not None and is_known else None,

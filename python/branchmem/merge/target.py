@@ -94,6 +94,13 @@ class Target:
         stays = verdict.reasons & _STAYS
         return str(replace(verdict, reasons=stays, superseded_upstream=())) if stays else None
 
+    def knows(self, id: str) -> bool:
+        """Whether what a memory says is known here: visible but for what replaces it, or taken over; not taken back."""
+        if not self._verdict(id).reasons & ~Reason.SUPERSEDED:
+            return True
+        copies, said = self.adoptions.get(id, ()), self._world.said(id)
+        return self.keeps_out(id) is None and any(self._world.said(copy) == said for copy in copies)
+
     def in_place_of(self, id: str) -> frozenset[str]:
         """What is live here in place of a memory, be it visible or not; copies of it aside."""
         by = self._verdict(id).culprits.get(Reason.SUPERSEDED, ())

@@ -31,17 +31,19 @@ class _Planned(NamedTuple):
     plan: Plan
     source: str | None
     first: Sequence[Event] = ()
+    #: Where the views stand as well.
+    beside: tuple[str, ...] = ()
 
 
-def diff(store: Store, a: str, b: str) -> Difference:
-    """What two refs or messages have each for themselves.
+def diff(store: Store, a: str, b: str, *, beside: Sequence[str] = ()) -> Difference:
+    """What two refs or messages have each for themselves, as seen from there and from the refs `beside`.
 
     Raises: UnknownRef for what is neither; AmbiguousName for what is both, and two messages; BadAnchor for a
-    message that is not attached.
+    message that is not attached; AmbiguousAnchor where one of `beside` stands in the tree of one of them.
     Cost: both paths and both views.
     """
     first, second = anchor_of(store, a), anchor_of(store, b)
-    world = World.of(store)
+    world = World.of(store, beside=store.refs.heads(beside))
     here, there = world.at(first).ids(), world.at(second).ids()
     ancestor = world.common_ancestor(first, second)
     paths = world.path(first), world.path(second)
@@ -88,8 +90,18 @@ def adopt(
     return _carry_out(store, into, planned, "adopt", tables=tables, dry_run=dry_run)
 
 
-def merge(store: Store, ref: str, *, into: str, strategy: Strategy = "fail", dry_run: bool = False) -> Merged:
+def merge(
+    store: Store,
+    ref: str,
+    *,
+    into: str,
+    beside: Sequence[str] = (),
+    strategy: Strategy = "fail",
+    dry_run: bool = False,
+) -> Merged:
     """Bring what the branch of a ref or a message sees to the branch of the ref `into`.
+
+    Both are seen from the refs `beside` as well, so that what derives from a memory there is no less taken over.
 
     Where the target stands above the source, it is moved forward; where below, nothing is to be done.  Else what
     is visible at the source and not at the target is taken over, as by `adopt`.  Retractions are not.
@@ -98,7 +110,8 @@ def merge(store: Store, ref: str, *, into: str, strategy: Strategy = "fail", dry
     a copy of the winner there that supersedes them.  To merge again does nothing, whatever the strategy.
 
     Raises: MergeConflict, and nothing is written; also for what `newer` cannot tell.  UnknownRef; AmbiguousName;
-    BadAnchor where one of them stands at a message that is not attached.
+    BadAnchor where one of them stands at a message that is not attached; AmbiguousAnchor where one of `beside` stands
+    in the tree of one of them.
     Cost: one commit, three views and the path of the target, the content of what is taken over and of what could
     say the same.
     """
@@ -106,8 +119,9 @@ def merge(store: Store, ref: str, *, into: str, strategy: Strategy = "fail", dry
         raise ValueError(f"strategy must be one of {', '.join(get_args(Strategy))}, not {strategy!r:.80}")
 
     def planned(before: str) -> _Planned:
-        source = anchor_of(store, ref)
-        return _Planned(plan_merge(World.of(store), source, before, strategy), source)
+        source, heads = anchor_of(store, ref), tuple(store.refs.heads(beside))
+        made = plan_merge(World.of(store, beside=heads), source, before, strategy)
+        return _Planned(made, source, beside=heads)
 
     return _carry_out(store, into, planned, "merge", tables=TABLES, dry_run=dry_run)
 
@@ -129,7 +143,7 @@ def _carry_out(
         made = planned(head(writer, into))
         if made.plan.undecided:
             raise MergeConflict(into, made.plan.undecided)
-        seen = store.at(made.plan.before, count=False)
+        seen = store.at((made.plan.before, *made.beside), count=False)
         if made.plan.after != made.plan.before:
             write_move(writer, into, made.plan.after, why)
         return _needed(made), (made, seen)
@@ -147,7 +161,7 @@ def _receipt(
     born_hidden: dict[str, tuple[str, ...]] = {}
     if seen is not None or done.fast_forward:
         before, after = (
-            store.at(at, count=False) if view is None else view
+            store.at((at, *made.beside), count=False) if view is None else view
             for at, view in ((done.before, seen), (done.after, None))
         )
         was, now = frozenset(before.ids()), frozenset(after.ids())

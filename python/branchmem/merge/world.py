@@ -30,17 +30,25 @@ class World:
 
     `questions` is a Store, an Engine, or any other `Questions`; `content` gives the memory of an id in it.
     `extra` are memories that would be appended before what is planned; the engine need not know them.
+    `beside` are messages of other trees, on which every view stands as well.
     """
 
-    def __init__(self, questions: Questions, content: Callable[[str], Memory], extra: Iterable[Memory] = ()) -> None:
+    def __init__(
+        self,
+        questions: Questions,
+        content: Callable[[str], Memory],
+        extra: Iterable[Memory] = (),
+        beside: Iterable[str] = (),
+    ) -> None:
         self._questions = questions
         self._content = content
+        self._beside = tuple(beside)
         self._memories = {memory.id: memory for memory in extra}
         self._fields = {id: skeleton_fields(memory.skeleton()) for id, memory in self._memories.items()}
         self._reach: dict[str, frozenset[str]] = {}
 
     @classmethod
-    def of(cls, store: Store, extra: Iterable[Memory] = ()) -> World:
+    def of(cls, store: Store, extra: Iterable[Memory] = (), beside: Iterable[str] = ()) -> World:
         """The world of a store's log."""
 
         def content(id: str) -> Memory:
@@ -48,11 +56,14 @@ class World:
             assert isinstance(event, Memory), id
             return event
 
-        return cls(store, content, extra)
+        return cls(store, content, extra, beside)
 
     def at(self, head: str) -> View:
-        """The strict view at a message; not counted.  Raises: BadAnchor where it is not attached."""
-        view = self._questions.at(head, count=False)
+        """The strict view at a message; not counted.
+
+        Raises: BadAnchor where it is not attached; AmbiguousAnchor where a message beside lies in its tree.
+        """
+        view = self._questions.at((head, *self._beside), count=False)
         view.raise_for_problems()
         return view
 

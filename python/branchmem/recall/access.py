@@ -85,8 +85,9 @@ def newer(reader: Reader, number: int) -> tuple[int, list[tuple[str, int]]]:
 
 
 def last_used(store: Store, memories: Iterable[str]) -> dict[str, datetime]:
-    """When each of these memories was last used, of one moment; those that never were are left out."""
-    ids = list(memories)
+    """When each of these memories was last used, of one moment; what never was, or is no memory, is left out."""
+    engine = store._fresh()
+    ids = [id for id in memories if isinstance(id, str) and engine.is_memory(id)]
 
     def read(reader: Reader) -> dict[str, datetime]:
         table = reader.table(ACCESS)

@@ -126,9 +126,10 @@ def recall(
     """What of a view belongs into a prompt for a message: in at most `budget` tokens, of the best `k` memories.
 
     Skills come first: those of `skills` (none for an empty list), or else of the view, that the message or the `paths`
-    activate; then memories by rank.  What does not fit is left out, and what comes after it is still tried.  `tokens`
-    counts those of a text, as the model does that will read it; without it they are estimated.  The rest is as for
-    `view.search`; memories that are skills are no notes, unless `kind` asks for them.
+    activate; a skill that is a memory of this log, but hidden in the view, is none of them.  Then come memories by
+    rank.  What does not fit is left out, and what comes after it is still tried.  `tokens` counts those of a text, as
+    the model does that will read it; without it they are estimated.  The rest is as for `view.search`; memories that
+    are skills are no notes, unless `kind` asks for them.
     Raises: as `view.search`; InvalidSearch also for a budget or a count that is none; TypeError for the path of skills
     that are not read yet; MemoryHidden where what is found is erased over and over meanwhile.
     Cost: one search, one read, and for each that is found a count of the text that it would make.
@@ -152,7 +153,7 @@ def recall(
             now=now,
         )
     )
-    activated = _activated(view, message, skills, paths)
+    activated = _activated(store, view, message, skills, paths)
     skills_left_out = tuple(each.skill.name for each in activated if not draft.take_skill(each))
     said = (hit for hit in hits if hit.text.strip())
     left_out = tuple(hit.id for hit in said if not draft.take(_Note.of(hit, partial(place, store, view))))
@@ -249,9 +250,13 @@ def _rendered(skills: Sequence[Activation], notes: Sequence[_Note]) -> str:
 
 
 def _activated(
-    view: View | StepView, message: str, skills: Iterable[Skill] | None, paths: Iterable[str | os.PathLike[str]]
+    store: Store,
+    view: View | StepView,
+    message: str,
+    skills: Iterable[Skill] | None,
+    paths: Iterable[str | os.PathLike[str]],
 ) -> Sequence[Activation]:
-    """The skills that a message and paths activate, best first; none is a memory that the view does not show.
+    """The skills that a message and paths activate, best first; none is a memory of the log that the view hides.
 
     Raises: TypeError for skills that are not read yet.
     """
@@ -261,13 +266,17 @@ def _activated(
         raise TypeError(f"skills are no path: write skills=branchmem.skills.load({str(skills)!r:.80})")
     if skills is None:
         skills = visible(view)
-    library = skills if isinstance(skills, Library) else Library(tuple(skills))
-    activated = library.activate(message, paths)
-    shown = set(view.filter(each.skill.memory for each in activated if each.skill.memory is not None))
-    return [
-        each if each.skill.memory in (None, *shown) else replace(each, skill=replace(each.skill, memory=None))
-        for each in activated
-    ]
+    given = tuple(skills)
+    shown = set(view.filter(skill.memory for skill in given if skill.memory is not None))
+    logged = store._fresh().is_memory
+    library = Library(
+        tuple(
+            skill if skill.memory in (None, *shown) else replace(skill, memory=None)  # of another store
+            for skill in given
+            if skill.memory is None or skill.memory in shown or not logged(skill.memory)
+        )
+    )
+    return library.activate(message, paths)
 
 
 def _found(search: Callable[[], Hits]) -> Hits:

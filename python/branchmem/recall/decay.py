@@ -247,6 +247,10 @@ def _floors(store: Store, settings: Decay, ids: Sequence[str], own: Sequence[Mem
 
 
 def _number(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
+    try:
+        number = math.nan if isinstance(value, bool) or not isinstance(value, (int, float)) else float(value)
+    except OverflowError:
+        raise InvalidDecay(name, value, "it is beyond what a float can hold") from None
+    if math.isnan(number):
         raise InvalidDecay(name, value, "it must be a number")
-    return float(value)
+    return number

@@ -226,7 +226,7 @@ def _checked_vector(embedder: Embedder, vector: object, dim: int) -> NDArray[np.
     try:
         with np.errstate(over="ignore"):
             asked = np.asarray(vector, np.float32)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidSearch("vector", vector, "a vector is a flat array of numbers") from None
     if asked.ndim != 1 or not np.isfinite(asked).all():
         raise InvalidSearch("vector", vector, "a vector is a flat array of finite numbers")

@@ -7,6 +7,7 @@ to be found.  Compares texts folded, so that neither case nor width nor composit
 from __future__ import annotations
 
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -116,8 +117,7 @@ class Why:
 
     def _shown(self, text: str | None) -> str:
         """The part of a text where it says so."""
-        said = text or ""
-        return line(said, _SHOWN, around=max(0, folded(said).find(folded(self.text))))
+        return line(text or "", _SHOWN, around=place_of(text or "", self.text))
 
 
 def why(store: Store, text: str, *, at: str | Iterable[str] | None = None) -> Why:
@@ -163,6 +163,14 @@ def why(store: Store, text: str, *, at: str | Iterable[str] | None = None) -> Wh
 def folded(text: str) -> str:
     """A text in the form in which texts are compared: NFKC and case-folded."""
     return text.lower() if text.isascii() else unicodedata.normalize("NFKC", _nfkc(text).casefold())
+
+
+def place_of(text: str, sought: str) -> int:
+    """Where a text says what is sought; 0 where it does not.  Folded, the text before that may have another length."""
+    at = max(0, folded(text).find(folded(sought)))
+    if text.isascii():
+        return at
+    return max(0, bisect_right(range(len(text)), at, key=lambda end: len(folded(text[:end]))) - 1)
 
 
 def _nfkc(text: str) -> str:

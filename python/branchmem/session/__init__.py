@@ -26,7 +26,7 @@ from branchmem.errors import AmbiguousAnchor, BadMove, InvalidRef, NoStep, StepE
 from branchmem.events import Memory, Message, conflict
 from branchmem.session import remembering
 from branchmem.session.settled import settled
-from branchmem.session.step import OnCancel, Step, current_step, step_of
+from branchmem.session.step import RECALLED, OnCancel, Step, current_step, step_of
 from branchmem.session.view import StepView
 from branchmem.verdict import STRICT, Policy
 
@@ -126,8 +126,10 @@ class Session:
     ) -> Message:
         """Say a message otherwise: its sibling, of the same role, where the ref stands then.
 
-        What was said below the old one stays there.  With an `id`, it can be repeated as `say` can.
-        Raises: UnknownEvent; BadMove where it lies in another tree, or is a root, whose sibling would be another tree.
+        What was said below the old one stays there.  It has the receipt of the old one, unless `meta` has one: what an
+        answer was written with stands behind what is made of it, too.  With an `id`, it can be repeated as `say` can.
+        Raises: UnknownEvent; BadMove where it lies in another tree, is a root, whose sibling would be another tree, or
+        was erased, so that its role is not known.
         """
         self._refuse_in_step("session.edit")
         old = _id(message)
@@ -142,7 +144,9 @@ class Session:
                 raise BadMove(
                     self.ref, old, "has no parent that a second version could hang under: start a new session"
                 )
-            edited = replace(draft, parent=parent, role=self._role(old))
+            if self.store.log.is_erased(old):
+                raise BadMove(self.ref, old, f"was erased, and its role with it: rewind to {parent} and say it anew")
+            edited = replace(draft, parent=parent, role=self._role(old), meta={**self._receipt(old), **draft.meta})
             said = self._said(edited, head, is_dated=created is not None)
             if said is not None and said.parent == parent:
                 return [], said
@@ -155,7 +159,8 @@ class Session:
         """Go up to the user's message that the head answers, for another attempt; the id of that message.
 
         It is the nearest above the head.  What the rejected answer remembered stays with it.
-        Raises: BadMove where the head is a message of the user itself, or none is above it.
+        Raises: BadMove where the head is a message of the user itself, or none is above it, or one between was erased:
+        that may have been the user's.
         """
         self._refuse_in_step("session.regenerate")
 
@@ -166,6 +171,10 @@ class Session:
             while isinstance(at, str) and at in self.store.log:
                 if self._role(at) == "user":
                     return at
+                if self.store.log.is_erased(at):
+                    raise BadMove(
+                        self.ref, at, "was erased, and may be what the head answers: rewind to where you mean"
+                    )
                 at = self.store.tree.parent(at)
             raise BadMove(self.ref, head, "has no message with role user above it: rewind to where you mean")
 
@@ -420,6 +429,12 @@ class Session:
         if known != again and not log.is_erased(draft.id):
             raise conflict(draft.id, known.to_dict(), again.to_dict())
         return known
+
+    def _receipt(self, id: str) -> dict[str, Any]:
+        """What the meta of a message says that it was written with, readable or not."""
+        message = self.store.log.get(id)
+        known = message.meta if isinstance(message, Message) else NO_META
+        return {RECALLED: known[RECALLED]} if RECALLED in known else {}
 
     def _role(self, id: str) -> str | None:
         message = self.store.log.get(id)

@@ -197,9 +197,11 @@ def _value(node: yaml.Node, field: str) -> object:
         return written
     if node.tag in _NUMBERS:
         try:
-            return yaml.SafeLoader("").construct_object(node)
-        except ValueError:
+            number = yaml.SafeLoader("").construct_object(node)
+            float(number)  # one beyond that could not even be shown
+        except (ValueError, IndexError, OverflowError):  # `!!int ""` has no first digit
             return _Unquoted(written)
+        return number
     return None if node.tag == _TAG + "null" else _Unquoted(written)
 
 

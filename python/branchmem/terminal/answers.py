@@ -99,7 +99,7 @@ def memory_lines(memories: Iterable[bm.Memory], *, width: int) -> Iterator[Text]
         kind = cell(kind, min(max(cell_len(kind), KIND_CELLS), most))
         head = Text.assemble("  ", (id, "cyan"), "  ", (kind, "magenta"), "  ")
         margin = Text(" " * head.cell_len)
-        room = max(width - head.cell_len, LEAST_TEXT_CELLS)
+        room = width - head.cell_len
         for line in memory.text.splitlines() or [""]:
             for part in wrapped(plain(line), console, room):
                 yield head.append_text(part)

@@ -50,8 +50,9 @@ def cell(text: str, cells: int) -> str:
 
 
 def wrapped(text: str | Text, console: Console, cells: int) -> list[Text]:
-    """`text` in lines of at most that many cells, at least one."""
-    lines = list((Text(text) if isinstance(text, str) else text).wrap(console, cells)) or [Text()]
+    """`text` in lines of at most that many cells, or of `LEAST_TEXT_CELLS` where that is less; at least one."""
+    room = max(cells, LEAST_TEXT_CELLS)
+    lines = list((Text(text) if isinstance(text, str) else text).wrap(console, room)) or [Text()]
     for line in lines:
         line.rstrip()
     return lines
@@ -111,7 +112,7 @@ def rows(labelled: Iterable[tuple[str, str]], width: int) -> Iterator[Text]:
     """Labels at the left and beside each its text, wrapped to the width; the label stands once."""
     console = Console(width=width)
     for label, text in labelled:
-        for line in wrapped(text, console, max(width - LABEL_CELLS - 2, LEAST_TEXT_CELLS)):
+        for line in wrapped(text, console, width - LABEL_CELLS - 2):
             yield Text.assemble("  ", (cell(label, LABEL_CELLS), "dim"), line)
             label = ""
 

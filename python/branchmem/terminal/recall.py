@@ -125,11 +125,11 @@ def _found_lines(found: Found, width: int) -> Iterator[Text]:
 
 def _message_lines(message: bm.Message, sought: str, width: int) -> Iterator[Text]:
     """A message on one line, from a little before the place where it says what is sought."""
-    from branchmem.recall.why import folded
+    from branchmem.recall.why import place_of
 
     text = plain(message.text or "(no text)")
     room = max(width - _MARGIN - ROLE_CELLS - 2, LEAST_TEXT_CELLS)
-    at = folded(text).find(folded(plain(sought)))
+    at = place_of(text, plain(sought))
     if cell_len(text) > room and at > room // 2:
         text = ELLIPSIS + text[at - room // 4 :]
     yield Text.assemble(
@@ -183,5 +183,5 @@ def _where(anchors: Sequence[str]) -> Text:
 
 def _beside(text: str, width: int) -> Iterator[Text]:
     """A dim text where texts of memories stand, wrapped to the width."""
-    for line in wrapped(Text(text, "dim"), Console(width=width), max(width - _MARGIN, LEAST_TEXT_CELLS)):
+    for line in wrapped(Text(text, "dim"), Console(width=width), width - _MARGIN):
         yield Text(" " * _MARGIN).append_text(line)

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from branchmem.terminal.lines import LEAST_TEXT_CELLS, SHOWN, bullet, cell, counted, plain, some, wrapped
+from branchmem.terminal.lines import SHOWN, bullet, cell, counted, plain, some, wrapped
 
 if TYPE_CHECKING:
     from branchmem.skills import Activation, Library, Skill
@@ -65,7 +65,7 @@ def _named(texts: Iterable[tuple[str, Iterator[Text]]], names: Iterable[str], wi
     """Names at the left and beside each its texts, wrapped to the width."""
     console = Console(width=width)
     cells = min(max((cell_len(plain(name)) for name in names), default=0), width // _PART)
-    room = max(width - cells - 4, LEAST_TEXT_CELLS)
+    room = width - cells - 4
     for name, beside in texts:
         head = Text.assemble("  ", (cell(plain(name), cells), "cyan"), "  ")
         for text in beside:

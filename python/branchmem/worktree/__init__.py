@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from branchmem import Message, Store, new_id
 from branchmem.errors import BranchInUse, InvalidRef, ProfileAstray, UnknownBranch
+from branchmem.merge import diff, merge
 from branchmem.refs import TABLES, all_heads, head, valid_name, write_move
 from branchmem.worktree import git
 from branchmem.worktree.git import Place, State
@@ -153,17 +154,20 @@ class Worktree:
     def diff_branch(self, a: str, b: str | None = None) -> Difference:
         """As `store.diff`, of two branches; the second is by default the one on which the directory stands.
 
+        Both are seen as their sessions see them, from the profile as well.
         Raises: UnknownBranch, an UnknownRef, where one has no memory yet.
         """
         place = self.place
-        return self.store.diff(self._known(place, a), self._known(place, place.name if b is None else b))
+        first, second = self._known(place, a), self._known(place, place.name if b is None else b)
+        return diff(self.store, first, second, beside=self._beside())
 
     def merge_branch(
         self, source: str, into: str | None = None, *, strategy: Strategy = "fail", dry_run: bool = False
     ) -> Merged:
         """As `store.merge`, of two branches; the second is by default the one on which the directory stands.
 
-        That one gets its ref where it has none yet, unless this is a dry run.
+        Both are seen as their sessions see them, from the profile as well, so that what a branch derived from a
+        global memory is taken over, too.  The second gets its ref where it has none yet, unless this is a dry run.
         Raises: UnknownBranch where one has no memory yet; MergeConflict, and nothing is written.
         """
         place = self.place
@@ -171,7 +175,7 @@ class Worktree:
         if into is None and not dry_run:
             self._make(place, self._ref(place))
         target = self._known(place, place.name if into is None else into)
-        return self.store.merge(ref, into=target, strategy=strategy, dry_run=dry_run)
+        return merge(self.store, ref, into=target, beside=self._beside(), strategy=strategy, dry_run=dry_run)
 
     def delete_branch(self, branch: str, *, dry_run: bool = False) -> Deleted:
         """Delete the ref of a branch, and erase what only that branch saw, in one transaction.
@@ -206,6 +210,10 @@ class Worktree:
 
     def _ref(self, place: Place) -> str:
         return f"{self._project or place.project}/{place.name}"
+
+    def _beside(self) -> tuple[str, ...]:
+        """The ref of the profile, where there is one: a store that only imported branches may have none."""
+        return (PROFILE,) if PROFILE in self.store.refs else ()
 
     def _known(self, place: Place, branch: str) -> str:
         """The ref of a branch.  Raises: UnknownBranch."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from branchmem import Memory, Message, Store, View, new_id
 from branchmem.canonical import NO_META
-from branchmem.errors import BranchSwitched, InvalidEvent, StepEnded, WorktreeUnknown
+from branchmem.errors import BranchSwitched, EventConflict, InvalidEvent, StepEnded, WorktreeUnknown
 from branchmem.refs import TABLES, head, write_move
 from branchmem.session import OnCancel, Session, Step, remembering
 from branchmem.session.step import step_of
@@ -145,7 +145,7 @@ class WorktreeStep(Step):
     """As `Step`.  What it remembers of global kinds is in no view before it has ended well, and dropped otherwise.
 
     From then on it is about the user, not about the answer: it stays where the answer is regenerated, or its ref was
-    moved meanwhile.
+    moved meanwhile.  Where the profile came to know the same under another key meanwhile, both stand there.
     """
 
     def __init__(self, session: WorktreeSession, **options: Any) -> None:
@@ -197,7 +197,7 @@ class WorktreeStep(Step):
         super()._write()
 
     def _beside(self, writer: Writer) -> list[Event]:
-        return _noted(self.session.store, writer, self._notes)[0]
+        return _noted(self.session.store, writer, self._notes, beside_rivals=True)[0]
 
     def _now(self) -> Place | None:
         """The place with the commit at which its branch stands now; None where git does not say: the work is kept."""
@@ -244,10 +244,18 @@ class Note:
     def known(self, view: View, noted: Iterable[Memory] = ()) -> Memory | None:
         """The memory that the profile shows, or will show, with the same text and kind.
 
-        Raises: EventConflict where that differs in what cannot change.
+        Raises: EventConflict where each such differs in what cannot change.
         """
-        same = (one for one in (*view.memories(kind=self.memory.kind), *noted) if self._repeats(one))
-        return next(same, None)
+        rivals = []
+        for one in (*view.memories(kind=self.memory.kind), *noted):
+            try:
+                if self._repeats(one):
+                    return one
+            except EventConflict as rival:
+                rivals.append(rival)
+        if rivals:
+            raise rivals[0]
+        return None
 
     def below(self, at: str, other: Mapping[str, str]) -> tuple[Message, Memory]:
         """What is written below a message of the profile, with other ids for memories that were known already."""
@@ -267,14 +275,24 @@ def _write_down(store: Store, notes: Sequence[Note]) -> list[Memory]:
     return store.transact(lambda writer: _noted(store, writer, notes), tables=TABLES)[1]
 
 
-def _noted(store: Store, writer: Writer, notes: Sequence[Note]) -> tuple[list[Event], list[Memory]]:
-    """The events that put notes below the head of the profile, which is moved; what is known by then is left out."""
+def _noted(
+    store: Store, writer: Writer, notes: Sequence[Note], *, beside_rivals: bool = False
+) -> tuple[list[Event], list[Memory]]:
+    """The events that put notes below the head of the profile, which is moved; what is known by then is left out.
+
+    Raises: EventConflict where it is known under another key, unless both are to stand there.
+    """
     at = head(writer, PROFILE)
     view = store.at(at, count=False)
     events: list[Event] = []
     kept: dict[str, Memory] = {}
     for note in notes:
-        known = note.known(view)
+        try:
+            known = note.known(view)
+        except EventConflict:
+            if not beside_rivals:
+                raise
+            known = None
         if known is None:
             message, known = note.below(at, {id: one.id for id, one in kept.items()})
             events += (message, known)
