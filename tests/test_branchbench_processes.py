@@ -72,7 +72,11 @@ def ended_by(sent: signal.Signals, *, to_all: bool, script: Path) -> tuple[int, 
     """Status, output and errors of a run that got a signal while its processes were at work, once all have ended."""
     script.write_text(SCRIPT)
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen([sys.executable, str(script)], start_new_session=True, **pipes) as run:
+
+    def hears() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # tests that run in the background of a shell are deaf to it
+
+    with subprocess.Popen([sys.executable, str(script)], start_new_session=True, preexec_fn=hears, **pipes) as run:
         assert run.stdout is not None
         assert run.stdout.readline() == "at work\n"
         (os.killpg if to_all else os.kill)(run.pid, sent)
