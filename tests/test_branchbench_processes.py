@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -72,10 +73,7 @@ def ended_by(sent: signal.Signals, *, to_all: bool, script: Path) -> tuple[int, 
     """Status, output and errors of a run that got a signal while its processes were at work, once all have ended."""
     script.write_text(SCRIPT)
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-
-    def hears() -> None:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # tests that run in the background of a shell are deaf to it
-
+    hears = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # what a shell runs in its background does not
     with subprocess.Popen([sys.executable, str(script)], start_new_session=True, preexec_fn=hears, **pipes) as run:
         assert run.stdout is not None
         assert run.stdout.readline() == "at work\n"

@@ -10,7 +10,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import branchmem as bm
 import pytest
@@ -43,7 +45,9 @@ def process(*options: str) -> Iterator[tuple[Served, str]]:
     """A server over HTTP in a process of its own, and the token that it made."""
     environment = {**os.environ, "BRANCHMEM_MCP_TOKEN": ""}
     del environment["BRANCHMEM_MCP_TOKEN"]
-    with subprocess.Popen([*COMMAND, *options], stderr=subprocess.PIPE, env=environment, text=True) as running:
+    pipes: Any = {"stderr": subprocess.PIPE, "text": True}
+    hears = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # what a shell runs in its background does not
+    with subprocess.Popen([*COMMAND, *options], env=environment, preexec_fn=hears, **pipes) as running:
         assert running.stderr
         try:
             url = re.fullmatch(r"listening at http://127\.0\.0\.1:(\d+)/mcp\n", running.stderr.readline())
