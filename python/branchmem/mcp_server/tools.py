@@ -17,7 +17,7 @@ from pydantic import Field
 from branchmem import Memory, Message, Store, View, new_id
 from branchmem import refs as refs_
 from branchmem.changes.names import with_older_versions
-from branchmem.errors import InvalidEvent, UnknownEvent
+from branchmem.errors import UnknownEvent
 from branchmem.errors.mcp_server import SourceAstray
 from branchmem.events import Retraction
 from branchmem.mcp_server.forms import (
@@ -48,7 +48,7 @@ from branchmem.mcp_server.place import META, Place, apart, called_from, now, pla
 from branchmem.mcp_server.refusals import answered
 from branchmem.mcp_server.trees import branches
 from branchmem.session import Session, remembering
-from branchmem.session.step import RECALLED, written_with
+from branchmem.session.step import RECALLED, still_written_with
 
 
 class Tools:
@@ -338,10 +338,8 @@ class Tools:
         for id in sources:
             at: object = id
             while isinstance(at, str) and isinstance(message := self.store.log.get(at), Message):
-                if self.store.log.is_erased(at):
-                    why = f"{at} was erased, so nobody knows what it was written with"
-                    raise InvalidEvent(f"{why}: cite other messages in source_ids", at)
-                found.update(dict.fromkeys(written_with(message, instead="cite other messages in source_ids")))
+                instead = "cite other messages in source_ids"
+                found.update(dict.fromkeys(still_written_with(self.store, message, instead=instead)))
                 is_silent = message.text is None and message.role not in get_args(Role)
                 at = message.parent if is_silent else None
         return tuple(found)

@@ -38,6 +38,7 @@ from branchmem.session.view import StepView
 from branchmem.verdict import STRICT, Policy
 
 if TYPE_CHECKING:
+    from branchmem import Store
     from branchmem.log import Writer
     from branchmem.recall.conflicts import Options, Remembered
     from branchmem.recall.context import Recalled
@@ -83,6 +84,14 @@ def written_with(message: Message, *, instead: str) -> tuple[str, ...]:
         why = f"the receipt of {message.id} is no list of memories, so nobody knows what it was written with"
         raise InvalidEvent(f"{why}: {instead}", message.id)
     return recalled
+
+
+def still_written_with(store: Store, message: Message, *, instead: str) -> tuple[str, ...]:
+    """As `written_with`.  Raises: InvalidEvent also where the message was erased, and its receipt with it."""
+    if store.log.is_erased(message.id):
+        why = f"{message.id} was erased, so nobody knows what it was written with"
+        raise InvalidEvent(f"{why}: {instead}", message.id)
+    return written_with(message, instead=instead)
 
 
 def step_of(session: Session) -> Step | None:

@@ -332,6 +332,21 @@ def test_a_turn_that_goes_on_in_another_process_keeps_its_receipt(session: Branc
     asyncio.run(scenario())
 
 
+def test_nothing_is_added_to_an_answer_whose_receipt_was_erased(session: BranchSession) -> None:
+    async def scenario() -> None:
+        session.session.say("user", "a")
+        session.session.say("assistant", "b", id="b", meta={"recalled": ["home"]})
+        session.store.erase(["b"])
+        for wanted in (session.remember(tool("c"), "tea"), session.add_items([answered("c")])):
+            with pytest.raises(InvalidEvent, match=r"b was erased, so nobody knows .*: rewind above it"):
+                await wanted
+        await session.add_items([said("d"), answered("e")])
+
+        assert texts(await session.get_items()) == ["a", "d", "e"]
+
+    asyncio.run(scenario())
+
+
 def test_what_a_turn_was_written_with_is_never_guessed(session: BranchSession) -> None:
     async def scenario() -> None:
         session.session.say("user", "a")

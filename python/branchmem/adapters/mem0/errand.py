@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from branchmem import InvalidEvent, Message, Reason, StepView, View
+from branchmem import Message, Reason, StepView, View
 from branchmem.adapters.mem0.place import InStep, Place, path_from
-from branchmem.session.step import receipt_of, written_with
+from branchmem.session.step import receipt_of, still_written_with
 
 #: How many earlier messages Mem0 shows its model.
 CONTEXT: Final = 10
@@ -140,11 +140,8 @@ def _written_with(place: Place, named: Sequence[str], shown: Sequence[Message]) 
 
     Raises: InvalidEvent where a receipt cannot be read, or was erased.
     """
-    for message in shown:
-        if place.store.log.is_erased(message.id):
-            why = f"{message.id} was erased, so nobody knows what it was written with"
-            raise InvalidEvent(f"{why}: name other messages as sources", message.id)
-    recalled = {id for message in shown for id in written_with(message, instead="name other messages as sources")}
+    instead = "name other messages as sources"
+    recalled = {id for message in shown for id in still_written_with(place.store, message, instead=instead)}
     if isinstance(place, InStep) and place.source in named:
         recalled.update(place.step.recalled)
     return tuple(recalled)

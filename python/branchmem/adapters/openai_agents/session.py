@@ -28,7 +28,7 @@ from branchmem.events import Memory, Message
 from branchmem.extra import extra
 from branchmem.session import Session, remembering
 from branchmem.session.settled import settled
-from branchmem.session.step import RECALLED, receipt_of, written_with
+from branchmem.session.step import RECALLED, receipt_of, still_written_with
 from branchmem.verdict import STRICT, Policy
 
 with extra("agents", wanted="sessions of the OpenAI Agents SDK", name="openai-agents", package="openai-agents"):
@@ -209,7 +209,7 @@ class BranchSession(SessionABC):
         for message in filter(None, map(self._message, reversed(self.store.tree.path(at)))):
             if message.role == "user":
                 break
-            found.update(written_with(message, instead="rewind above it"))
+            found.update(still_written_with(self.store, message, instead="rewind above it"))
         return found
 
     def _output_of(self, tool: ToolContext[Any]) -> str:
