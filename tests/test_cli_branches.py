@@ -260,6 +260,25 @@ def test_a_difference_lists_what_each_side_alone_remembers(rivals: Run) -> None:
     assert form["only_b"] == ["home-edit", "tea"]
 
 
+def test_what_derives_from_a_ref_beside_is_compared_and_merged_where_it_is_named(rivals: Run) -> None:
+    with bm.open("a.bmem") as store:
+        store.append([bm.Message("me", None), bm.Memory("tabs", "Prefers tabs", sources=["me"])])
+        store.refs.create("profile", "me")
+        store.append([bm.Memory("cups", "Brews tea with tabs", sources=["u1-edit"], derived_from=["tabs"])])
+
+    assert rivals("diff", "main", "other", "--json").json["only_b"] == ["home-edit", "tea"]
+    seen_beside = rivals("diff", "main", "other", "--beside", "profile", "--json").json
+    assert seen_beside["only_b"] == ["home-edit", "tea", "cups"]
+    merging = "merge", "other", "--into", "main", "--strategy", "both", "--json"
+    assert "cups" not in rivals(*merging, "--dry-run").json["adopted"]
+    assert "cups" in rivals(*merging, "--beside", "profile").json["adopted"]
+
+    refused = rivals("diff", "main", "other", "--beside", "nowhere")
+    assert (refused.status, "nowhere" in refused.err) == (1, True)
+    refused = rivals("merge", "other", "--into", "main", "--beside", "main")
+    assert (refused.status, "Traceback" in refused.err) == (1, False)
+
+
 def test_adopting_takes_over_once_and_says_what_is_left_out(rivals: Run) -> None:
     tried = rivals("adopt", "tea", "home-edit", "--into", "main", "--dry-run", "--json").json
     done = rivals("adopt", "tea", "home-edit", "--into", "main", "--json").json

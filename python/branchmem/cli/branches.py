@@ -49,6 +49,10 @@ Ref = Annotated[str, typer.Argument(metavar="REF", help="The name of a ref.")]
 NewRef = Annotated[str, typer.Argument(metavar="NAME", help="A new name.")]
 Into = Annotated[str, typer.Option("--into", metavar="REF", help="The ref that takes over.")]
 Anchor = Annotated[str, typer.Argument(metavar="MESSAGE", help="The message where it is to stand.")]
+Beside = Annotated[
+    list[str] | None,
+    typer.Option("--beside", metavar="REF", help="A ref of another tree that both are seen from as well."),
+]
 
 refs = group("List the named anchors of the branches; create, move, delete them, and undo any move.", Listing)
 
@@ -166,11 +170,13 @@ def diff(
     store: StorePath,
     a: Annotated[str, typer.Argument(metavar="A", help="A ref, or a message.")],
     b: Annotated[str, typer.Argument(metavar="B", help="A ref, or a message.")],
+    beside: Beside = None,
     as_json: AsJson = False,
 ) -> None:
     """Say where A and B part, and list what may be remembered at one of them only."""
     with reading(store) as log:
-        tell_difference(log, log.diff(place(log, a), place(log, b)), a, b, as_json=as_json)
+        found = log.diff(place(log, a), place(log, b), beside=beside or ())
+        tell_difference(log, found, a, b, as_json=as_json)
 
 
 def adopt(
@@ -202,6 +208,7 @@ def merge(
     strategy: Annotated[
         StrategyName, typer.Option("--strategy", help="Who wins a conflict; fail writes nothing.")
     ] = StrategyName.fail,
+    beside: Beside = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -212,8 +219,9 @@ def merge(
     created later, or that both stand. A dry run tells the same.
     """
     with changing(store, dry_run=dry_run) as log, conflicts_shown(as_json=as_json):
-        source = place(log, source)
-        tell_merged(log.merge(source, into=into, strategy=strategy.value, dry_run=dry_run), as_json=as_json)
+        source, others = place(log, source), beside or ()
+        receipt = log.merge(source, into=into, beside=others, strategy=strategy.value, dry_run=dry_run)
+        tell_merged(receipt, as_json=as_json)
 
 
 def _tell(move: Move, *, as_json: bool) -> None:
