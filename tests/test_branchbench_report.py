@@ -192,6 +192,15 @@ def test_a_results_folder_has_all_and_reads_back(written: Path) -> None:
     assert (written / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_long_name_of_a_model_stands_whole_in_the_page_and_short_in_its_titles(tmp_path: Path) -> None:
+    name = "qwen sha256:cc324af070c2ecbf, llama-cpp-python 0.3.36 (AVX2 F16C FMA), n_ctx 16384, greedy"
+    report.write(tmp_path, MADE_UP, CONFIG | {"model": name})
+    page = (tmp_path / "table.md").read_text(encoding="utf-8")
+    assert page.startswith(f"# branchbench: qwen\n\nMade up.\n\nThe model: {name}.\n\n![")
+    assert "branchbench, answers by qwen" in comments((tmp_path / "plot.svg").read_text())
+    assert report.read(tmp_path)[1]["model"] == name
+
+
 def test_the_same_rows_give_the_same_bytes_however_the_machine_draws(written: Path, tmp_path: Path) -> None:
     import matplotlib as mpl
 

@@ -15,6 +15,7 @@ replacements is refused when it is read.  Other files in the folder are let be.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
@@ -56,7 +57,7 @@ def write(folder: Path, rows: Sequence[Row], config: Mapping[str, Any]) -> None:
         fresh = Path(made)
         (fresh / ANSWERS).write_bytes(answers)
         (fresh / TABLE).write_text(_page(rows, config), encoding="utf-8")
-        plot.draw(rows, list(config["methods"]), f"branchbench, answers by {config['model']}", fresh / PLOT)
+        plot.draw(rows, list(config["methods"]), f"branchbench, answers by {_title(config['model'])}", fresh / PLOT)
         (fresh / CONFIG).write_text(settings, encoding="utf-8")
         for name in (ANSWERS, TABLE, f"{PLOT}.svg", f"{PLOT}.png", CONFIG):
             (fresh / name).replace(folder / name)
@@ -139,10 +140,18 @@ def _check(rows: Sequence[Row], methods: Iterable[str]) -> None:
 
 def _page(rows: Sequence[Row], config: Mapping[str, Any]) -> str:
     methods: Mapping[str, str] = config["methods"]
-    head = f"# branchbench: {table.escaped(config['model'])}\n\n{config['about']}\n"
+    model, title = table.escaped(config["model"]), table.escaped(_title(config["model"]))
+    head = f"# branchbench: {title}\n\n{config['about']}\n"
+    if title != model:
+        head += f"\nThe model: {model}.\n"
     picture = f"![leak against correct, one point a method]({PLOT}.svg)\n"
     words = "The columns are explained below, in [Measures](#measures), the methods in [Methods](#methods).\n"
     return "\n".join([head, picture, words, table.markdown(rows, list(methods)), table.legend(methods)])
+
+
+def _title(model: str) -> str:
+    """What a model goes by; where it lies, its hash and its settings follow in its full name."""
+    return re.split(r" sha256:| at |, ", model, maxsplit=1)[0]
 
 
 def _packed(rows: Sequence[Row]) -> bytes:
