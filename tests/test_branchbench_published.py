@@ -1,0 +1,87 @@
+"""The published runs: their answers, judged anew by the data, give the figures that the README quotes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from branchmem.branchbench import report
+from branchmem.branchbench.manifest import data_folder, load, manifest_of
+from branchmem.branchbench.measures import Row, figures, judged
+from branchmem.branchbench.scenario import Probe, Scenario
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "bench" / "branchbench" / "results"
+PUBLISHED = sorted(folder.name for folder in RESULTS.iterdir())
+#: The README's words for measures.
+MEASURES = {"exposed": "exposure", "leaked": "leak", "correct": "correct", "starved": "starved"}
+
+
+@cache
+def asked() -> dict[tuple[str, str], tuple[Scenario, Probe]]:
+    scenarios = load(data_folder(), split="test")
+    return {(scenario.id, probe.id): (scenario, probe) for scenario in scenarios for probe in scenario.probes}
+
+
+@cache
+def rows(name: str) -> list[Row]:
+    return report.read(RESULTS / name)[0]
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_every_published_answer_is_judged_anew_as_it_was(name: str) -> None:
+    _, config = report.read(RESULTS / name)
+
+    hashes = manifest_of(data_folder()).hashes()
+    assert {file: hashes[file] for file in config["data"]} == config["data"]
+    other = [
+        row
+        for row in rows(name)
+        if row
+        != judged(*asked()[row.scenario, row.probe], row.method, row.context, row.tokens, row.seconds, row.answer)
+    ]
+    assert other == []
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_every_method_was_asked_the_same_probes(name: str) -> None:
+    by_method: dict[str, list[tuple[str, str]]] = {}
+    for row in rows(name):
+        by_method.setdefault(row.method, []).append((row.scenario, row.probe))
+
+    assert len({tuple(sorted(probes)) for probes in by_method.values()}) == 1
+    assert max(row.tokens for row in rows(name)) <= 300
+
+
+def quoted() -> Iterator[tuple[str, str, str, str, str]]:
+    """Cells of the README's tables: folder, method, part, measure, rate.  The text below a table names its folder."""
+    section = (ROOT / "README.md").read_text(encoding="utf-8").split("## Does memory leak across branches?")[1]
+    section = section.split("\n## ")[0]
+    for found in re.finditer(r"(?m)^(?:\|.*\n)+", section):
+        head, _, *lines = ([cell.strip() for cell in line.strip("|").split("|")] for line in found[0].splitlines())
+        folder = re.search(r"\]\(bench/branchbench/results/([\w-]+)/table\.md\)", section[found.end() :])
+        assert folder
+        part, columns = "classic", list[tuple[str, str]]()
+        for cell in head[1:]:
+            named = re.fullmatch(r"(?:(Classic|Long): )?(\w+)", cell)
+            assert named
+            part = (named[1] or part).lower()
+            columns.append((part, MEASURES[named[2]]))
+        for method, *cells in lines:
+            for (where, measure), cell in zip(columns, cells, strict=True):
+                yield folder[1], method, where, measure, cell
+
+
+def test_the_readme_quotes_every_method_of_the_published_runs_as_it_is() -> None:
+    cells = list(quoted())
+
+    assert {(folder, method) for folder, method, *_ in cells} == {
+        (name, row.method) for name in PUBLISHED for row in rows(name)
+    }
+    for folder, method, part, measure, cell in cells:
+        mine = [row for row in rows(folder) if (row.method, row.part) == (method, part)]
+        rate = getattr(figures(mine), measure)
+        assert (folder, method, part, measure, cell) == (folder, method, part, measure, f"{100 * rate.value:.1f} %")
