@@ -256,6 +256,23 @@ def test_url_and_key_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) 
     assert chat_named("extractive") is None
 
 
+def test_a_name_goes_nowhere_while_no_endpoint_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with pytest.raises(ModelUnavailable, match=r"'Local': it is neither extractive nor local, .*OPENAI_BASE_URL"):
+        chat_named("Local")
+
+
+def test_no_weights_are_fetched_while_nothing_can_load_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetched() -> Path:
+        raise AssertionError("fetched a gigabyte")
+
+    monkeypatch.setattr("branchmem.branchbench.models.weights.fetch", fetched)
+    monkeypatch.setitem(sys.modules, "llama_cpp", None)
+    with pytest.raises(ExtraMissing, match="llama-cpp-python"):
+        chat_named("local")
+
+
 def test_what_fails_for_now_is_asked_again() -> None:
     with serving((503, {}, b"busy"), (429, {"Retry-After": "0"}, b""), said("yes")) as server:
         assert at(server, retries=2).ask(request("?")).text == "yes"

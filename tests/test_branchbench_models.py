@@ -104,9 +104,20 @@ def test_a_torn_line_costs_one_call(tmp_path: Path) -> None:
 
 
 def test_a_line_that_is_no_call_is_refused(tmp_path: Path) -> None:
-    (tmp_path / caching.JOURNAL).write_text('{"key": "k"}\n')
-    with pytest.raises(CacheRefused, match="line 1"):
-        Cache(tmp_path)
+    journal = tmp_path / caching.JOURNAL
+    Cached(Echo(), Cache(tmp_path)).ask(request("a"))
+    call = json.loads(journal.read_text())
+    for line in (
+        {"key": "k"},
+        call | {"text": None},
+        call | {"seconds": "2"},
+        call | {"prompt_tokens": "1"},
+        [call],
+        None,
+    ):
+        journal.write_text(json.dumps(line) + "\n")
+        with pytest.raises(CacheRefused, match="line 1 is no call"):
+            Cache(tmp_path)
 
 
 def test_a_packed_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
@@ -185,7 +196,7 @@ def test_of_two_answers_the_first_stays(tmp_path: Path) -> None:
 def test_a_model_may_be_named_by_what_the_cache_holds(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     assert chat_kept("extractive", cache) is None
-    with pytest.raises(ModelUnavailable, match="no model"):
+    with pytest.raises(ModelUnavailable, match="no calls are kept"):
         chat_kept("local", cache)
 
     stem = weights.FILE.removesuffix(".gguf")
@@ -319,6 +330,13 @@ def test_vectors_of_another_size_are_refused(tmp_path: Path) -> None:
     cache.pack()
     with pytest.raises(CacheRefused, match="4 dimensions"):
         VectorCache(tmp_path, 4)
+
+
+def test_vectors_that_are_something_else_are_refused_without_advice_to_load_them_unsafely(tmp_path: Path) -> None:
+    (tmp_path / "vectors.npz").write_bytes(b"something else")
+    with pytest.raises(CacheRefused, match="3 dimensions") as refused:
+        VectorCache(tmp_path, 3)
+    assert "pickle.load" not in str(refused.value)
 
 
 def test_a_missing_embedder_is_named_with_the_text(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from shutil import copytree
 
@@ -12,6 +13,7 @@ import pytest
 from branchmem.branchbench import report
 from branchmem.branchbench.manifest import data_folder, load, manifest_of
 from branchmem.branchbench.measures import Row, figures
+from branchmem.branchbench.models import local
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "bench" / "branchbench" / "results"
@@ -42,6 +44,12 @@ def test_every_method_was_asked_the_same_probes(name: str) -> None:
 
     assert len({tuple(sorted(probes)) for probes in by_method.values()}) == 1
     assert max(row.tokens for row in rows(name)) <= 300
+
+
+def test_kept_calls_were_answered_under_the_grammar_of_today() -> None:
+    published = "9cc8fc6a1d6a429cfe4c0adceb2fb191749256c1ac1ffe7a411c9cc9cf4c93bd"
+
+    assert sha256(local._OBJECT.encode()).hexdigest() == published, "give `Local.name` another one as well"
 
 
 def quoted() -> Iterator[tuple[str, str, str, str, str]]:

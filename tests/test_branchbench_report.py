@@ -167,6 +167,16 @@ def test_the_legend_explains_every_column_and_every_method() -> None:
         assert f"- **{name}**: {line}\n" in legend
 
 
+#: Rows with one value of another kind than a row has.
+ODD: Final = [
+    packed(json.dumps(MADE_UP[0].to_dict() | changed).encode() + b"\n", 1)
+    for changed in (
+        *({"answer": None}, {"answer": 7}, {"context": "Chengdu"}, {"context": [7]}),
+        *({"tokens": "30"}, {"seconds": "0.1"}, {"scenario": ["edit-en"]}, {"method": ["branchmem"]}),
+    )
+]
+
+
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
@@ -305,7 +315,9 @@ def test_a_folder_that_lacks_a_file_or_has_another_in_its_place_is_refused(
         assert refused.value.where == str(tmp_path)
 
 
-@pytest.mark.parametrize("content", [b"not packed", packed(b"{}\n", 1), packed(b"half a row", 1), packed(b"[1]\n", 1)])
+@pytest.mark.parametrize(
+    "content", [b"not packed", packed(b"{}\n", 1), packed(b"half a row", 1), packed(b"[1]\n", 1), *ODD]
+)
 def test_answers_that_are_no_rows_are_refused_though_the_configuration_names_them(
     tmp_path: Path, content: bytes
 ) -> None:
@@ -361,8 +373,30 @@ def test_the_answers_are_json_lines_that_others_can_count(written: Path) -> None
     assert forms == [row.to_dict() for row in MADE_UP]
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"methods": list(METHODS)},
+        {"methods": None},
+        {"methods": {"oracle": 7}},
+        {"model": 7},
+        {"about": None},
+        {"data": ["classic.test.jsonl"]},
+        {"data": None},
+    ],
+)
+def test_a_configuration_with_another_kind_of_value_is_refused(written: Path, changed: dict[str, Any]) -> None:
+    config = json.loads((written / "config.json").read_bytes()) | changed
+    (written / "config.json").write_text(json.dumps(config))
+    before = contents(written)
+
+    with pytest.raises(ResultsRefused, match=r"no results of a run .*: name a folder that a run has written"):
+        report.recount(written, [EDIT, FORK, CORRECT, CONTROL], {})
+    assert contents(written) == before
+
+
 def svg(tmp_path: Path, rows: Sequence[Row], methods: Sequence[str] = tuple(METHODS)) -> str:
-    plot.draw(rows, methods, "made up", tmp_path / "plot")
+    plot.draw(rows, {name: number for number, name in enumerate(methods, 1)}, "made up", tmp_path / "plot")
     assert (tmp_path / "plot.png").stat().st_size
     return (tmp_path / "plot.svg").read_text()
 
@@ -374,10 +408,16 @@ def comments(text: str) -> list[str]:
 
 def test_a_plot_names_and_numbers_each_method_that_has_a_point(written: Path) -> None:
     said = comments((written / "plot.svg").read_text())
-    assert {"1  full history", "2  branchmem", "1", "2", "Classic", "↖ better"} <= set(said)
+    assert {"1  full history", "13  branchmem", "1", "13", "Classic", "↖ better"} <= set(said)
     assert "branchbench, answers by nobody" in said
-    assert "3  oracle" not in said
+    assert "14  oracle" not in said
     assert "Long" not in said
+
+
+def test_a_method_that_is_none_of_ours_is_numbered_after_them(tmp_path: Path) -> None:
+    config = CONFIG | {"methods": {"mine": "a method of somebody", "oracle": "just what is needed"}}
+    report.write(tmp_path, [row(EDIT, "mine", RIGHT), row(EDIT, "oracle", RIGHT)], config)
+    assert {"15  mine", "14  oracle"} <= set(comments((tmp_path / "plot.svg").read_text()))
 
 
 def test_a_plot_of_two_parts_has_a_panel_for_each_and_one_legend(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_kept_calls_are_asked_again_word_for_word(run: Run, answering: Answering
 
     assert (same.status, same.out) == (0, "5 of 5 calls were answered word for word as before\n")
     form = json.loads((tmp_path / "results" / "repeated.json").read_text())
-    assert [call["same"] for call in form["calls"]] == [True] * 5
+    assert (form["model"], [call["same"] for call in form["calls"]]) == (NAME, [True] * 5)
     assert (other.status, other.json["same"], other.json["of"]) == (1, 0, 5)
 
 
@@ -154,7 +154,12 @@ def test_kept_calls_are_asked_again_word_for_word(run: Run, answering: Answering
         (("--skip", "telepathy"), "telepathy"),
         (("--method", "oracle", "--skip", "oracle"), "no method is left"),
         (("--extraction", "model"), "the extractive answerer reads no facts"),
-        (("--repeat", "5"), "the extractive answerer has no calls to repeat"),
+        (("--repeat", "5"), "the extractive answerer has no calls for --repeat"),
+        (("--kept",), "the extractive answerer has no calls for --kept"),
+        (("--minutes", "0"), "the extractive answerer has no calls for --minutes"),
+        (("--long", "5"), "the classic part has none of its probes"),
+        (("--out", ""), "it is empty"),
+        (("--recount", ""), "it is empty"),
         (("--repeat", "5", "--model", "x", "--kept"), "--kept: it has no use beside --repeat"),
         (("--recount", "nowhere"), "--part: it has no use beside --recount"),
         (("--method", "Mem0"), "Mem0 asks a language model to extract: name one with --model"),
@@ -233,7 +238,7 @@ def test_a_model_of_which_nothing_is_kept_is_refused(run: Run, answering: Answer
     ran = run("bench", "--model", "local", *SAMPLE, *OWN, "--kept")
 
     assert ran.status == 1
-    assert "no model" in ran.err
+    assert "no calls are kept in" in ran.err
 
 
 def test_what_is_kept_is_packed_and_found_again(

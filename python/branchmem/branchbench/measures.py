@@ -71,7 +71,12 @@ class Row:
 
 def row_from_dict(form: dict[str, Any]) -> Row:
     """A row from its JSON form; KeyError or TypeError where it is none."""
-    return Row(**{**form, "context": tuple(form["context"])})
+    row = Row(**{**form, "context": tuple(form["context"])})
+    texts = (row.scenario, row.part, row.language, row.probe, row.operation, row.method, row.answer, *row.context)
+    measured = isinstance(row.tokens, int) and isinstance(row.seconds, int | float)
+    if not (measured and isinstance(form["context"], list) and all(isinstance(text, str) for text in texts)):
+        raise TypeError("a value is of another kind than its field")
+    return row
 
 
 def judge(probe: Probe, context: Sequence[str], answer: str) -> Judgement:

@@ -8,7 +8,7 @@ is, stand out in one colour.  Nothing in the SVG depends on machine or time; its
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -61,8 +61,10 @@ class _Point:
         return _MARKERS[self.number % len(_MARKERS)]
 
 
-def draw(rows: Sequence[Row], methods: Sequence[str], title: str, path: Path) -> None:
+def draw(rows: Sequence[Row], methods: Mapping[str, int], title: str, path: Path) -> None:
     """Write `path` with the suffixes .svg and .png.  A method without leak probes in a part has no point there.
+
+    `methods` has the number of each, which decides its marker and colour, in the order of the legend.
 
     Raises: ExtraMissing where matplotlib is not installed.
     """
@@ -86,7 +88,7 @@ def draw(rows: Sequence[Row], methods: Sequence[str], title: str, path: Path) ->
         axes[0].set_ylabel("correct answers, % of probes")
         drawn = [pair for axis in axes for pair in zip(*axis.get_legend_handles_labels(), strict=True)]
         handles = {label: handle for handle, label in drawn}
-        labels = [label for label in _labels(methods) if label in handles]
+        labels = [label for label in map(_label, methods.values(), methods) if label in handles]
         if labels:
             figure.legend([handles[label] for label in labels], labels, loc="outside right center", frameon=False)
         figure.suptitle(title)
@@ -98,14 +100,14 @@ def draw(rows: Sequence[Row], methods: Sequence[str], title: str, path: Path) ->
         figure.savefig(path.with_suffix(".png"), dpi=150, metadata={"Software": None})
 
 
-def _labels(methods: Sequence[str]) -> list[str]:
-    return [f"{number}  {method}" for number, method in enumerate(methods, 1)]
+def _label(number: int, method: str) -> str:
+    return f"{number}  {method}"
 
 
-def _points(rows: Sequence[Row], methods: Sequence[str], part: str) -> list[_Point]:
+def _points(rows: Sequence[Row], methods: Mapping[str, int], part: str) -> list[_Point]:
     found = [
         _Point(number, method, figures([row for row in rows if row.part == part and row.method == method]))
-        for number, method in enumerate(methods, 1)
+        for method, number in methods.items()
     ]
     return [point for point in found if point.found.leak.of]
 
@@ -143,7 +145,7 @@ def _panel(axis: Axes, name: str, points: Sequence[_Point]) -> None:
             markeredgecolor="black" if point.ours else "white",
             markeredgewidth=1.0 if point.ours else 0.6,
             zorder=3 if point.ours else 4,  # the smaller above the larger, so that none is hidden
-            label=f"{point.number}  {point.method}",
+            label=_label(point.number, point.method),
         )
 
 

@@ -39,8 +39,9 @@ class Overheard:
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """One call and its repetition; `key` is that of the cache."""
+    """One call of `model` and its repetition; `key` is that of the cache."""
 
+    model: str
     key: str
     kept: str
     again: str
@@ -51,7 +52,10 @@ class Repetition:
         return self.kept == self.again
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"same": self.same}
+        """The call for a machine; the model, which is the same for all, is left to who lists them."""
+        form = asdict(self)
+        del form["model"]
+        return form | {"same": self.same}
 
 
 def drawn(calls: dict[str, tuple[Request, Reply]], count: int) -> list[tuple[str, Request, Reply]]:
@@ -77,4 +81,4 @@ def repeat(
             pass
     for key, request, kept in drawn(overheard.calls, count):
         again = chat.ask(request)
-        yield Repetition(key, kept.text, again.text, again.seconds)
+        yield Repetition(chat.name, key, kept.text, again.text, again.seconds)

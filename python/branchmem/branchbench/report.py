@@ -25,6 +25,7 @@ from typing import Any, Final
 
 from branchmem.branchbench import plot, table
 from branchmem.branchbench.measures import Row, judged, row_from_dict
+from branchmem.branchbench.methods import METHODS
 from branchmem.branchbench.packing import packed, unpacked
 from branchmem.branchbench.scenario import Scenario
 from branchmem.errors.branchbench import ResultsRefused
@@ -57,7 +58,7 @@ def write(folder: Path, rows: Sequence[Row], config: Mapping[str, Any]) -> None:
         fresh = Path(made)
         (fresh / ANSWERS).write_bytes(answers)
         (fresh / TABLE).write_text(_page(rows, config), encoding="utf-8")
-        plot.draw(rows, list(config["methods"]), f"branchbench, answers by {_title(config['model'])}", fresh / PLOT)
+        plot.draw(rows, _numbers(config["methods"]), f"branchbench, answers by {_title(config['model'])}", fresh / PLOT)
         (fresh / CONFIG).write_text(settings, encoding="utf-8")
         for name in (ANSWERS, TABLE, f"{PLOT}.svg", f"{PLOT}.png", CONFIG):
             (fresh / name).replace(folder / name)
@@ -71,7 +72,12 @@ def read(folder: Path) -> tuple[list[Row], dict[str, Any]]:
     try:
         config: dict[str, Any] = json.loads((folder / CONFIG).read_bytes())
         answers = (folder / ANSWERS).read_bytes()
-        expected, *_ = (config[name] for name in ("answers_sha256", "model", "about", "methods"))
+        expected, *texts = (config[name] for name in ("answers_sha256", "model", "about"))
+        methods, data = config["methods"], config.get("data", {})
+        if not isinstance(methods, dict) or not isinstance(data, dict):
+            raise TypeError("methods and data are maps")
+        if not all(isinstance(text, str) for text in (*texts, *methods.values())):
+            raise TypeError("model, about and the lines of methods are texts")
     except (OSError, ValueError, KeyError, TypeError) as error:
         why = f"no results of a run ({type(error).__name__}: {error}): name a folder that a run has written"
         raise ResultsRefused(str(folder), why) from error
@@ -147,6 +153,14 @@ def _page(rows: Sequence[Row], config: Mapping[str, Any]) -> str:
     picture = f"![leak against correct, one point a method]({PLOT}.svg)\n"
     words = "The columns are explained below, in [Measures](#measures), the methods in [Methods](#methods).\n"
     return "\n".join([head, picture, words, table.markdown(rows, list(methods)), table.legend(methods)])
+
+
+def _numbers(names: Mapping[str, str]) -> dict[str, int]:
+    """The names with their places among all methods, whichever of them a run has: pictures can be held side by side."""
+    places = {name: place for place, name in enumerate(METHODS, 1)}
+    others = (name for name in names if name not in places)
+    places |= {name: place for place, name in enumerate(others, len(places) + 1)}
+    return {name: places[name] for name in names}
 
 
 def _title(model: str) -> str:

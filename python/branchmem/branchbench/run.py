@@ -116,12 +116,12 @@ class Bench:
         try:
             with _blamed(kind, scenario, "fed"):
                 _, feeding = self._timed(method.feed)
-            for probe in scenario.probes:
+            for probe in scenario.asked:
                 with _blamed(kind, scenario, f"asked probe {probe.id}"):
                     context, finding = self._timed(partial(method.context, probe.anchor, probe.question))
                 tokens = self._tokens(context, method, probe)
                 answer = self.answerer.answer(scenario.language, probe.question, context)
-                seconds = finding + (making + feeding) / len(scenario.probes)
+                seconds = finding + (making + feeding) / len(scenario.asked)
                 yield judged(scenario, probe, kind.name, context, tokens, seconds, answer)
         except BaseException:
             with suppress(Exception):  # what came first is what is told
@@ -241,7 +241,8 @@ def _rows(scenario: Scenario, methods: Sequence[type[Method]]) -> list[Row]:
 def sample(scenarios: Iterable[Scenario], probes: int) -> list[Scenario]:
     """Whole scenarios, the languages in turn, until they have `probes` probes; all of them where there are fewer.
 
-    Which ones come first is drawn by the hash of their ids, so that nobody picks; the last may lose some probes.
+    Which ones come first is drawn by the hash of their ids, so that nobody picks; of the last some probes may not be
+    asked.  It keeps them: what a method makes of a conversation does not depend on how much is asked of it.
     """
     drawn = sorted(scenarios, key=lambda scenario: sha256(scenario.id.encode()).digest())
     by_language = [[one for one in drawn if one.language == language] for language in get_args(Language)]
@@ -249,6 +250,6 @@ def sample(scenarios: Iterable[Scenario], probes: int) -> list[Scenario]:
     for scenario in (one for pair in zip_longest(*by_language) for one in pair if one is not None):
         if probes <= 0:
             break
-        chosen.append(replace(scenario, probes=scenario.probes[:probes]))
+        chosen.append(replace(scenario, at_most=min(probes, len(scenario.probes))))
         probes -= len(scenario.probes)
     return chosen

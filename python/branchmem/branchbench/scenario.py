@@ -68,6 +68,12 @@ class Scenario:
     topic: str
     events: tuple[Event, ...]
     probes: tuple[Probe, ...]
+    at_most: int | None = None
+
+    @property
+    def asked(self) -> tuple[Probe, ...]:
+        """The probes that a run puts: the first `at_most`, all where it is None.  That is no part of the data."""
+        return self.probes[: self.at_most]
 
     @cached_property
     def messages(self) -> dict[str, Message]:

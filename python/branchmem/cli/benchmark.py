@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from branchmem.branchbench.setting import Setting
 
 
+def _folder(given: str) -> Path:
+    if not given:
+        raise typer.BadParameter("it is empty")
+    return Path(given)
+
+
 class Part(StrEnum):
     classic = "classic"
     long = "long"
@@ -81,9 +87,17 @@ def bench(
         int | None,
         typer.Option(min=1, metavar="N", help="Ask N kept calls of such a run again: are the answers the same?"),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the results, with every answer, into this folder.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(parser=_folder, metavar="PATH", help="Write the results, with every answer, into this folder."),
+    ] = None,
     recount: Annotated[
-        Path | None, typer.Option(help="Ask nothing: judge the answers of a results folder anew, and write it again.")
+        Path | None,
+        typer.Option(
+            parser=_folder,
+            metavar="PATH",
+            help="Ask nothing: judge the answers of a results folder anew, and write it again.",
+        ),
     ] = None,
     pack: Annotated[
         bool, typer.Option("--pack", help="Ask nothing: put what is kept into the compressed files that are published.")
@@ -106,6 +120,8 @@ def bench(
         _refuse_beside(context, "repeat", ("kept", "minutes"))
     if not model:
         raise typer.BadParameter("it is empty", param_hint="--model")
+    if part is Part.classic and long:
+        raise typer.BadParameter("the classic part has none of its probes: leave one out", param_hint="--long")
     data = manifest.data_folder()
     if pack:
         sizes = packed(data.parent / "cache")
@@ -128,10 +144,12 @@ def bench(
     )
     if setting.extractive and extraction is Extraction.model:
         raise typer.BadParameter("the extractive answerer reads no facts: name a --model", param_hint="--extraction")
-    if setting.extractive and repeat:
-        raise typer.BadParameter(
-            "the extractive answerer has no calls to repeat: name a --model", param_hint="--repeat"
-        )
+    if setting.extractive:
+        for name, given in {"repeat": repeat, "kept": kept, "minutes": minutes is not None}.items():
+            if given:
+                raise typer.BadParameter(
+                    f"the extractive answerer has no calls for --{name}: name a --model", param_hint=f"--{name}"
+                )
     chosen = [kind for kind in methods(method or None) if kind not in methods(skip or [])]
     if setting.extractive and not method:
         chosen = [kind for kind in chosen if not kind.needs_chat]
@@ -188,7 +206,12 @@ def _repeat(
             made.append(repetition)
             advance(len(made), count)
     same = sum(repetition.same for repetition in made)
-    form = {"same": same, "of": len(made), "calls": [repetition.to_dict() for repetition in made]}
+    form = {
+        "model": made[0].model if made else setting.model,
+        "same": same,
+        "of": len(made),
+        "calls": [repetition.to_dict() for repetition in made],
+    }
     if out:
         (out / REPEATED).write_text(json.dumps(form, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     if as_json:

@@ -16,6 +16,7 @@ journal     a file that several processes add to
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -32,14 +33,22 @@ LOCAL: Final = "local"
 def chat_named(name: str) -> Chat | None:
     """The language model of this name: None for "extractive", which needs none, the published one for "local".
 
-    Every other name is that of a model behind the endpoint in OPENAI_BASE_URL.
+    Every other name is that of a model behind the endpoint in OPENAI_BASE_URL, which must be named: a name that was
+    mistyped shall not send anything anywhere.
     Raises: ExtraMissing, WeightsRefused, WeightsMissing for the local one, whose weights are fetched where they are
     not there yet; ModelUnavailable for an endpoint that cannot be asked.
     """
     if name == EXTRACTIVE:
         return None
     if name == LOCAL:
+        local.check_installed()  # before a gigabyte is fetched for it
         return local.Local(weights.fetch(), weights.SHA256)
+    if not os.environ.get("OPENAI_BASE_URL"):
+        why = (
+            f"it is neither {EXTRACTIVE} nor {LOCAL}, and OPENAI_BASE_URL names no endpoint that would have it: set it "
+            "(OpenAI's own is https://api.openai.com/v1)"
+        )
+        raise ModelUnavailable(name, why)
     return Endpoint(name)
 
 
@@ -54,6 +63,8 @@ def chat_kept(name: str, cache: Cache) -> Chat | None:
     begins = f"{Path(weights.FILE).stem} sha256:{weights.SHA256[:16]}," if name == LOCAL else f"{name} at "
     found = [model for model in cache.models if model == name or model.startswith(begins)]
     if len(found) != 1:
-        why = f"the calls kept in {cache.folder} are of {', or '.join(found or cache.models) or 'no model'}: name one"
-        raise ModelUnavailable(name, why)
+        why = f"the calls kept in {cache.folder} are of {', or '.join(found or cache.models)}: name one"
+        raise ModelUnavailable(
+            name, why if cache.models else f"no calls are kept in {cache.folder}: run without --kept"
+        )
     return Cached(None, cache, found[0])

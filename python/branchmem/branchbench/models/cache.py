@@ -42,6 +42,16 @@ class Call:
     def reply(self) -> Reply:
         return Reply(self.text, self.prompt_tokens, self.completion_tokens, self.seconds)
 
+    @property
+    def sound(self) -> bool:
+        """Whether every value is of the kind that its field has; those of a file may be any."""
+        texts, counts = (self.key, self.model, self.request, self.text), (self.prompt_tokens, self.completion_tokens)
+        return (
+            all(isinstance(text, str) for text in texts)
+            and all(isinstance(count, int) for count in counts)
+            and isinstance(self.seconds, int | float)
+        )
+
 
 class Cache:
     """The calls kept in a folder; it is made when the first is added.
@@ -190,11 +200,12 @@ def _identity(path: Path) -> tuple[int, int] | None:
 def _calls(lines: bytes, path: Path) -> Iterator[Call]:
     for number, line in enumerate(lines.splitlines(), 1):
         try:
-            yield Call(**json.loads(line))
+            call = Call(**json.loads(line))
         except (ValueError, TypeError, RecursionError):
-            raise CacheRefused(
-                str(path), f"line {number} is no call of a model: take the line out, or the file"
-            ) from None
+            call = None
+        if call is None or not call.sound:
+            raise CacheRefused(str(path), f"line {number} is no call of a model: take the line out, or the file")
+        yield call
 
 
 def _packed_calls(path: Path) -> Iterator[Call]:

@@ -98,7 +98,8 @@ class VectorCache:
             if not sound or (keys.dtype, rows.dtype) != (np.uint8, np.int8):
                 raise ValueError(f"keys {keys.dtype} {keys.shape}, rows {rows.dtype} {rows.shape}")
         except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            why = f"it holds no vectors of {self.dimensions} dimensions ({error}): take it from the repository again"
+            found = str(error).split(" If you trust")[0]  # numpy's advice to load it unsafely is none for this file
+            why = f"it holds no vectors of {self.dimensions} dimensions ({found}): take it from the repository again"
             raise CacheRefused(str(path), why) from None
         return {key.tobytes(): row.tobytes() for key, row in zip(keys, rows, strict=True)}
 

@@ -34,7 +34,8 @@ _SYSTEM: Final = "You are Qwen, created by Alibaba Cloud. You are a helpful assi
 #: A state takes 28 KB a token: room for four of Mem0's, and for many of the short ones.
 _STATES_BYTES: Final = 1 << 30
 
-#: One JSON object, with no more white space than people write, so that it comes to an end.
+#: One JSON object, with no more white space than people write, so that it comes to an end.  Kept calls were answered
+#: under it, and no key tells: whoever changes it changes `Local.name` as well.
 _OBJECT: Final = r"""
 root ::= object
 object ::= "{" ws (pair ("," ws pair)*)? "}"
@@ -222,6 +223,11 @@ class _Grammar:
         array = llama.llama_token_data_array(entries, len(tokens), -1, False)
         llama.llama_sampler_apply(self._sampler, ctypes.byref(array))
         return [entry.id for entry in entries if entry.logit != float("-inf")]
+
+
+def check_installed() -> None:
+    """Raises: ExtraMissing without llama-cpp-python."""
+    _llama()
 
 
 def _llama() -> Any:
