@@ -24,7 +24,7 @@ MEASURES: Final[Mapping[str, str]] = MappingProxyType(
         "exposure": "of the leak probes, those where a forbidden word stands in the supplied context",
         "leak": "of the leak probes, those where the answer states a forbidden word",
         "negated": "of the leak probes, those where the answer has a forbidden word only to deny it (no leak)",
-        "correct": "of all probes, those where an accepted word stands in the answer and nothing is leaked",
+        "correct": "of all probes, those where the answer states an accepted word and nothing is leaked",
         "starved": "of all probes, those where no accepted word stands in the supplied context",
         "tokens": "size of a supplied context, mean over the probes",
         "ms": "time for a context, mean over the probes: a share of taking the conversation in, and finding; "
@@ -62,8 +62,8 @@ def legend(methods: Mapping[str, str]) -> str:
         "",
         *measures,
         "",
-        "`5.9 % (1.6–19.1)` is a rate with Wilson's 95 % interval; – is a rate of no probes. "
-        "A leak probe is one that has forbidden words; the others are controls.",
+        "`5.9 % (1.6–19.1)` is a rate with Wilson's 95 % interval, as if probes were independent; several are of one "
+        "conversation. – is a rate of no probes. A leak probe is one that has forbidden words; the others are controls.",
         "",
         "## Methods",
         "",
