@@ -40,7 +40,7 @@ def newer(store: bm.Store, number: int) -> tuple[int, dict[str, int]]:
 def test_a_use_is_noted_for_memories_and_for_ids(kept: bm.Store) -> None:
     assert kept.used(["a", kept.at("u1")["b"]], at=NOON) == 2
 
-    assert kept.last_used("abc") == access.last_used(kept, "abc") == {"a": NOON, "b": NOON}
+    assert kept.last_used([*"abc"]) == access.last_used(kept, [*"abc"]) == {"a": NOON, "b": NOON}
 
 
 def test_what_is_no_memory_was_never_used(kept: bm.Store) -> None:
@@ -48,6 +48,17 @@ def test_what_is_no_memory_was_never_used(kept: bm.Store) -> None:
     odd: list[Any] = ["a", "u1", "\ud800", 5, None]
 
     assert kept.last_used(odd) == {"a": NOON}
+
+
+@pytest.mark.parametrize("one", ["a", "abc", b"a", "nothing"])
+def test_a_list_of_memories_is_needed(kept: bm.Store, one: Any) -> None:
+    for ask in (kept.used, kept.last_used):
+        with pytest.raises(TypeError, match="a list of memories is needed"):
+            ask(one)
+    with pytest.raises(TypeError, match="a list of memories is needed"):
+        kept.last_used(kept.at("u1")["b"])  # type: ignore[arg-type]
+    kept.used([kept.at("u1")["b"]], at=NOON)
+    assert kept.last_used([kept.at("u1")["b"]]) == {"b": NOON}
 
 
 def test_without_a_time_a_use_is_now(kept: bm.Store) -> None:
@@ -62,11 +73,11 @@ def test_the_later_use_wins_in_whatever_order_they_come(kept: bm.Store) -> None:
     assert kept.used(["a"], at=NOON) == 1
     assert kept.used(["a", "b"], at=NOON - HOUR) == 1
     assert kept.used(["a"], at=NOON) == 0
-    assert access.last_used(kept, "ab") == {"a": NOON, "b": NOON - HOUR}
+    assert access.last_used(kept, [*"ab"]) == {"a": NOON, "b": NOON - HOUR}
 
     assert kept.used(["a", "b"], at=(NOON + HOUR).astimezone(timezone(9 * HOUR))) == 2
 
-    assert access.last_used(kept, "ab") == {"a": NOON + HOUR, "b": NOON + HOUR}
+    assert access.last_used(kept, [*"ab"]) == {"a": NOON + HOUR, "b": NOON + HOUR}
 
 
 def test_a_memory_that_is_named_twice_is_used_once(kept: bm.Store) -> None:
@@ -154,7 +165,7 @@ def test_followers_end_with_the_same_however_far_they_lag_behind(kept: bm.Store,
 
     for number, known in followers:
         assert known | newer(kept, number)[1] == newer(kept, 0)[1], f"seed {seed}"
-    assert access.last_used(kept, "abc") == expected, f"seed {seed}"
+    assert access.last_used(kept, [*"abc"]) == expected, f"seed {seed}"
 
 
 def test_uses_of_another_process_are_seen(kept: bm.Store, path: Path) -> None:
@@ -167,7 +178,7 @@ def test_uses_of_another_process_are_seen(kept: bm.Store, path: Path) -> None:
 
     assert in_child(work) == "2"
     assert newer(kept, newest)[1].keys() == {"b", "c"}
-    assert access.last_used(kept, "abc") == {"a": NOON - HOUR, "b": NOON, "c": NOON}
+    assert access.last_used(kept, [*"abc"]) == {"a": NOON - HOUR, "b": NOON, "c": NOON}
 
 
 def test_a_use_is_seen_although_a_search_looked_at_an_older_state_after_it(kept: bm.Store) -> None:
@@ -212,7 +223,7 @@ def test_threads_that_use_at_one_time_lose_nothing(kept: bm.Store) -> None:
         thread.join()
 
     last = {"abc"[(name + hours) % 3]: NOON + (10 * hours + name) * HOUR for hours in range(10) for name in range(3)}
-    assert access.last_used(kept, "abc") == last
+    assert access.last_used(kept, [*"abc"]) == last
 
 
 def test_a_transaction_that_fails_notes_nothing(kept: bm.Store) -> None:
@@ -231,10 +242,10 @@ def test_a_store_that_is_read_only_tells_and_takes_no_uses(kept: bm.Store, path:
     kept.close()
 
     with bm.open(path, readonly=True) as store:
-        assert access.last_used(store, "ab") == {"a": NOON}
+        assert access.last_used(store, [*"ab"]) == {"a": NOON}
         with pytest.raises(bm.StoreReadOnly):
             store.used(["b"], at=NOON)
-        assert access.last_used(store, "ab") == {"a": NOON}
+        assert access.last_used(store, [*"ab"]) == {"a": NOON}
 
 
 def test_a_store_that_was_never_used_can_be_read(kept: bm.Store, path: Path) -> None:
@@ -255,7 +266,7 @@ def test_uses_go_along_when_a_store_is_compacted_or_copied(kept: bm.Store, tmp_p
 
     assert newer(kept, newest)[1].keys() == {"b"}
     with bm.open(copy) as store:
-        assert access.last_used(store, "ab") == {"a": NOON, "b": NOON}
+        assert access.last_used(store, [*"ab"]) == {"a": NOON, "b": NOON}
 
 
 def test_a_damaged_use_is_damage(kept: bm.Store) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,7 +16,15 @@ import pytest
 from branchmem import Memory, Message, Reason
 from branchmem.bundle import BundleFile, export_bundle, exporting
 from branchmem.bundle.selection import needed
-from branchmem.errors import BundleNotWritten, BundleRefused, InvalidKey, StoreExists, StoreReadOnly, UnknownRef
+from branchmem.errors import (
+    BundleNotWritten,
+    BundleRefused,
+    InvalidKey,
+    InvalidTime,
+    StoreExists,
+    StoreReadOnly,
+    UnknownRef,
+)
 from branchmem.events import Erasure, Event, Restoration, Retraction
 from branchmem.selftest.forests import forest
 from figures import Figure, Quote
@@ -338,6 +346,9 @@ def test_what_is_wanted_is_refused_by_name(alice: bm.Store, tmp_path: Path) -> N
         alice.export_bundle(new, key=ALICE, refs=[])
     with pytest.raises(TypeError, match=r"\['main'\]"):
         alice.export_bundle(new, key=ALICE, refs="main")
+    for unfit in (datetime(2099, 1, 1), date(2099, 1, 1), "2099-01-01T00:00:00Z"):
+        with pytest.raises(InvalidTime, match="expires"):
+            alice.export_bundle(new, key=ALICE, expires=unfit)  # type: ignore[arg-type]
     with pytest.raises(InvalidKey):
         alice.export_bundle(new, key=ALICE, recipient="bob")
     with bm.open(tmp_path / "alice.bmem", readonly=True) as reading, pytest.raises(StoreReadOnly):

@@ -241,7 +241,13 @@ def test_a_dry_run_says_what_is_already_there(path: Path) -> None:
 
         again = store.retract(["m"], at="u", scope="tree", id="r", dry_run=True)
 
-        assert (again.hidden, again.shown) == ((), ())
+        assert (again.hidden, again.shown, again.known) == ((), (), True)
+        assert str(again).startswith("there already: retraction r;")
+        assert str(again).startswith(str(store.retract(["m"], at="u", scope="tree", id="r")))
+        for said in (store.erase(["u"], id="e", dry_run=True), store.erase(["u"], id="e")):
+            assert (said.known, "there already" in str(said)) == (False, False)
+        for said in (store.erase(["u"], id="e", dry_run=True), store.erase(["u"], id="e")):
+            assert (said.known, str(said).startswith("there already: erasure e;")) == (True, True)
         with pytest.raises(bm.EventConflict, match="r is already there with another scope"):
             store.retract(["m"], at="u", scope="branch", id="r", dry_run=True)
 

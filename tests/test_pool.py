@@ -281,11 +281,17 @@ def test_more_stores_can_be_open_than_a_process_has_keys_for_its_threads(
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-@pytest.mark.parametrize("wrong", [{"max_open": 0}, {"max_memory": -1}])
+@pytest.mark.parametrize("wrong", [{"max_open": 0}, {"max_open": 1.5}, {"max_memory": -1}])
 def test_a_pool_without_room_is_refused(folder: Path, wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         bm.Pool(folder, **wrong)
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("limit", [-1, "1", 0.5])
+def test_a_limit_of_owners_is_a_number_of_them(folder: Path, limit: Any) -> None:
+    with bm.Pool(folder) as pool, pytest.raises(ValueError, match="limit is a number of owners"):
+        pool.owners(limit=limit)
 
 
 @pytest.mark.parametrize("name", ["file", "file/pool", "no folder/pool"])

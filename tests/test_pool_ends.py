@@ -8,7 +8,7 @@ from typing import Any
 
 import branchmem as bm
 import pytest
-from branchmem.errors import Error
+from branchmem.errors import Error, StoreLocked
 from branchmem.log import place
 from logs import in_child
 from pools import Holder, descriptors, held, told, until, waiting
@@ -86,6 +86,8 @@ def test_a_store_in_use_is_not_deleted(folder: Path, monkeypatch: pytest.MonkeyP
 def test_a_store_without_a_pool_is_deleted_in_the_same_way(path: Path) -> None:
     with bm.open(path) as store:
         assert not store.closed
+        with pytest.raises(StoreLocked, match="it is held, in this process or in another"):
+            bm.delete(path)
     assert store.closed
     path.with_name("alice.bmem-draft").touch()
     assert bm.delete(path)

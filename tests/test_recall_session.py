@@ -98,6 +98,12 @@ def test_skills_of_another_store_are_in_no_receipt_and_count_as_used_by_nobody(s
     assert step.recalled == recalled.ids
 
 
+@pytest.mark.parametrize("unread", ["skills/", ["skills/brew.md"], [BREW, None]])
+def test_skills_must_be_read_already(session: Session, unread: Any) -> None:
+    with pytest.raises(TypeError, match=r"branchmem\.skills\.load"):
+        session.recall("brew", skills=unread)
+
+
 def test_skills_that_the_view_hides_are_in_no_text_whoever_hands_them_in(session: Session) -> None:
     fork = session.fork("fork")
     fork.say("user", "Teach it to brew", id="taught")

@@ -235,6 +235,9 @@ def test_a_step_must_be_entered(session: Session) -> None:
         step.write("x")
     with pytest.raises(NoStep, match=r"step\.remember"):
         step.remember("x")
+    with pytest.raises(NoStep, match=r"step\.base needs a step"):
+        _ = step.base
+    assert (step.text, step.memories, step.recalled) == ("", (), ())
 
 
 def test_a_step_that_cannot_be_written_says_so_and_keeps_what_it_had(session: Session) -> None:

@@ -112,6 +112,14 @@ def test_a_step_sees_the_head_and_its_own(session: Session) -> None:
         assert view.memories() == view.current("food") == [known, own]
         assert view.memories(limit=1) == [known]
         assert view.current("nothing") is None
+        for unfit in (None, 5, b"food"):
+            with pytest.raises(TypeError, match="key"):
+                view.current(unfit)  # type: ignore[arg-type]
+        for limit in (-1, "1", 0.5):
+            with pytest.raises(ValueError, match="limit is a number of memories"):
+                view.memories(limit=limit)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="a list of ids is needed"):
+            view.filter(own.id)
         assert view.filter([own.id, "nothing", known.id]) == [own.id, known.id]
         assert (view.anchors, view.policy, view.problems) == ((step.id,), bm.STRICT, bm.Reason(0))
         assert view.explain(own.id).visible

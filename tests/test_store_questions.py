@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import branchmem as bm
 import pytest
@@ -90,9 +93,39 @@ def test_a_limit_is_a_number_of_memories() -> None:
         store.append(CHAT)
         assert store.at("u1").memories(limit=0) == []
         assert len(store.at("u1").memories(limit=9)) == 1
-        for limit in (-1, 2**70, "1"):
+        assert len(store.at("u1").memories(limit=2**70)) == 1
+        for limit in (-1, -(2**70), 0.5, "1"):
             with pytest.raises(ValueError, match="limit is a number"):
                 store.at("u1").memories(limit=limit)  # type: ignore[arg-type]
+
+
+def test_what_a_held_view_explains_is_the_log_as_others_made_it(path: Path) -> None:
+    with bm.open(path) as store, bm.open(path) as other, bm.open(path, auto_refresh=False) as still:
+        store.append(CHAT)
+        still.refresh()
+        views = {name: log.at("u1") for name, log in (("seeing", store), ("still", still))}
+        other.erase(["home"], id="gone")
+
+        for name, reasons in (("seeing", bm.Reason.ERASED), ("still", bm.Reason(0))):
+            assert (name, views[name].explain("home").reasons) == (name, reasons)
+            assert (name, views[name].reasons().tolist()) == (name, [reasons])
+        with pytest.raises(bm.MemoryHidden, match="erased"):
+            views["seeing"]["home"]
+        assert (views["seeing"].explain("home").seq, views["still"].explain("home").seq) == (store.seq, len(CHAT))
+        assert views["seeing"].ids() == ["home"]
+
+        other.retract(keys=["k"], at="u1", scope="everywhere")
+        known = store.at("u1")
+    assert (known.explain("home").reasons, known.reasons().tolist()) == (bm.Reason.ERASED, [bm.Reason.ERASED])
+
+
+def test_an_engine_without_a_file_says_that_it_cannot_search() -> None:
+    engine = bm.Engine()
+    engine.add(CHAT)
+    view: Any = engine.at("u1")
+    for ask in (partial(view.search, "x"), partial(view.nearest, [1.0]), partial(view.nearest, [1.0], 3)):
+        with pytest.raises(bm.InvalidSearch, match="an engine without a file keeps no content"):
+            ask()
 
 
 def test_anchors_that_can_be_read_once_are_named_in_the_error() -> None:

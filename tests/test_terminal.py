@@ -87,6 +87,17 @@ def test_odd_terminals_get_every_answer(tmp_path: Path, encoding: str) -> None:
     assert json.loads(form.stdout)["messages"][0]["text"] == "搬到成都 🚆"
 
 
+def test_a_terminal_wider_than_any_gets_every_answer(tmp_path: Path) -> None:
+    with bm.open(tmp_path / "a.bmem") as store:
+        store.append([bm.Message("root", None, text="hello")])
+    environment = {**os.environ, "COLUMNS": "9" * 20, "BRANCHMEM_STORE": str(tmp_path / "a.bmem")}
+
+    drawn = subprocess_run("tree", "root", env=environment)
+
+    assert (drawn.returncode, drawn.stderr) == (0, "")
+    assert "hello" in drawn.stdout
+
+
 def test_there_is_a_progress_bar_on_a_terminal_and_nowhere_else(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "branchmem.cli", "selftest", "--trees", "3", "--json"]
     main, terminal = pty.openpty()

@@ -28,6 +28,17 @@ def test_a_view_keeps_what_it_shows_and_explain_speaks_of_now(engine: Any) -> No
     assert view.reasons().tolist() == [0, Reason.OTHER_TREE, Reason.SIBLING, 0]
 
 
+@pytest.mark.parametrize("one", ["m", "mm", "nothing"])
+def test_a_text_is_no_list_of_ids(engine: Any, one: str) -> None:
+    engine.add([*CHAT, fact("m", "u1")])
+    for ask in (engine.at("u1").filter, engine.bitmaps):
+        with pytest.raises(TypeError, match="a list of ids is needed"):
+            ask(one)
+    for pair in ((one, ["u1"]), (["m"], one)):
+        with pytest.raises(TypeError, match="a list of ids is needed"):
+            engine.visible(*pair)
+
+
 def test_a_view_whose_anchor_arrives_later_stays_empty(engine: Any) -> None:
     engine.add([*CHAT, fact("m", "u1")])
     view = engine.at("later")

@@ -31,12 +31,18 @@ _PAGE = 10_000
 class Questions:
     """Views, pairs, bitmaps, ordinals, topology and counters.  Safe under threads."""
 
+    #: The vectors of the embedder, once they were asked for: what `view.nearest` needs, if the log has not changed.
+    _nearby: _core.Vectors | None = None
+
     def __init__(self) -> None:
         self._engine = _core.Engine(int.from_bytes(os.urandom(8), "big"))
 
     def _fresh(self) -> _core.Engine:
         """The engine, having seen what others appended."""
         return self._engine
+
+    def _look(self) -> None:
+        """Let the views that are held see what others appended, before they say what the log is now."""
 
     @property
     def seq(self) -> int:
@@ -77,7 +83,7 @@ class Questions:
         """A bitmap an anchor, each as `at` takes it: uint8 (n, ceil(memories / 8)), little-endian bits."""
         import numpy as np
 
-        return self._fresh().bitmaps(_listed(anchors), policy, lambda shape: np.empty(shape, np.uint8))
+        return self._fresh().bitmaps(listed(anchors), policy, lambda shape: np.empty(shape, np.uint8))
 
     @property
     def memory_ids(self) -> Ids:
@@ -93,11 +99,11 @@ class Questions:
 
     def memory_ordinals(self, ids: Iterable[str]) -> NDArray[np.uint32]:
         """The ordinal of each memory: uint32 (n,).  Raises: UnknownEvent."""
-        return _known(_listed(ids), self._fresh().memory_ordinals, "memory")
+        return _known(listed(ids), self._fresh().memory_ordinals, "memory")
 
     def message_ordinals(self, ids: Iterable[str]) -> NDArray[np.uint32]:
         """The ordinal of each message: uint32 (n,).  Raises: UnknownEvent."""
-        return _known(_listed(ids), self._fresh().message_ordinals, "message")
+        return _known(listed(ids), self._fresh().message_ordinals, "message")
 
     def skeleton(self, id: str) -> dict[str, Any]:
         """What places an event and links it, by the names of its fields; nothing where the log does not have it.
@@ -244,10 +250,10 @@ def _ordinals(
     import numpy as np
 
     if not isinstance(values, np.ndarray) or values.dtype.kind in "UO":
-        listed: list[Any] = _listed(values)
-        if listed and isinstance(listed[0], str):
-            return find(listed)
-        values = np.asarray(listed) if listed else np.empty(0, np.uint32)
+        given: list[Any] = listed(values)
+        if given and isinstance(given[0], str):
+            return find(given)
+        values = np.asarray(given) if given else np.empty(0, np.uint32)
     if values.dtype.kind not in "iu" or values.ndim != 1:
         raise TypeError(f"ordinals are a flat array of integers, not {values.dtype} of shape {values.shape}")
     if values.size:
@@ -258,7 +264,7 @@ def _ordinals(
     return np.ascontiguousarray(values, np.uint32)
 
 
-def _listed(values: Iterable[_T]) -> list[_T]:
+def listed(values: Iterable[_T]) -> list[_T]:
     """What is to be answered one by one; a string is no list, though it can be iterated."""
     if isinstance(values, (str, bytes)):
         raise TypeError(f"a list of ids is needed: write [{values!r:.80}]")

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from branchmem.branches import Branches
 
 if TYPE_CHECKING:
-    from branchmem import _core
     from branchmem.embedders import Embedder
     from branchmem.events import Memory
     from branchmem.questions import Anchor
@@ -27,8 +26,6 @@ class Searches(Branches):
 
     #: What is kept in memory for searches, from the first one on.
     _index: Index | None = None
-    #: The vectors of its embedder, once they were asked for: what `view.nearest` needs, if the log has not changed.
-    _nearby: _core.Vectors | None = None
 
     @property
     def embedder(self) -> Embedder | None:
@@ -86,8 +83,8 @@ class Searches(Branches):
 
         return used(self._store, memories, at=at)
 
-    def last_used(self, memories: Iterable[str]) -> dict[str, datetime]:
-        """When the memories with these ids were last used; one that never was is not there."""
+    def last_used(self, memories: Iterable[str | Memory]) -> dict[str, datetime]:
+        """When memories, given as such or by their ids, were last used; one that never was is not there."""
         from branchmem.recall.access import last_used
 
         return last_used(self._store, memories)

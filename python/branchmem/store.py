@@ -10,6 +10,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -307,6 +308,10 @@ class Store(Searches):
         if self._changed() and self._auto_refresh:
             self.refresh()
         return self._engine
+
+    def _look(self) -> None:
+        with suppress(StoreClosed):  # views that are held answer from what was known then
+            self._fresh()
 
     def _take_in(self, reader: Reader) -> None:
         """Fold what this engine has not seen, all of it at once: a batch is seen whole or not.  Repeatable."""

@@ -63,7 +63,7 @@ def legend(methods: Mapping[str, str]) -> str:
         *measures,
         "",
         "`5.9 % (1.6–19.1)` is a rate with Wilson's 95 % interval, as if probes were independent; several are of one "
-        "conversation. – is a rate of no probes. A leak probe is one that has forbidden words; the others are controls.",
+        "conversation. – is a rate of no probes. A leak probe has forbidden words; the others are controls.",
         "",
         "## Methods",
         "",

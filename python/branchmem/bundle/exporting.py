@@ -22,7 +22,7 @@ from branchmem.bundle.pins import Numbered, next_number, note_exported
 from branchmem.bundle.receipts import Exported
 from branchmem.bundle.selection import needed
 from branchmem.bundle.writing import BundleWriter
-from branchmem.errors import BundleNotWritten, BundleRefused
+from branchmem.errors import BundleNotWritten, BundleRefused, InvalidTime
 from branchmem.eventlog import body_of, skeleton_of
 from branchmem.events import Erasure, Retraction, skeleton_fields
 from branchmem.refs import TABLES as REFS
@@ -57,10 +57,12 @@ def export_bundle(
     The number of the bundle is taken in any case.
 
     Raises: UnknownRef; StoreExists, StoreFull, BundleNotWritten about `path`; BundleRefused about `since`; InvalidKey;
-    StoreReadOnly; ExtraMissing.
+    InvalidTime about `expires`; StoreReadOnly; ExtraMissing.
     Cost: reads the events that travel, and, unless `since` is given, once more for the digest; streams.  Writers
     wait while what refs need is found.
     """
+    if expires is not None and (not isinstance(expires, datetime) or expires.utcoffset() is None):
+        raise InvalidTime("expires", expires, "it is an aware datetime: datetime.now(UTC) + timedelta(days=7)")
     names = None if refs is None else _listed(refs, os.fsdecode(path))
     signer = key if isinstance(key, Key) else load_key(key)
     reader = recipient if recipient is None or is_fingerprint(recipient) else fingerprint(recipient)

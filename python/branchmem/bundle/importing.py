@@ -62,6 +62,8 @@ def import_bundle(
     """
     if strategy not in STRATEGIES:
         raise ValueError(f"strategy must be one of {', '.join(STRATEGIES)}, not {strategy!r:.80}")
+    if refs is not None and not isinstance(refs, Mapping):
+        raise TypeError(f"refs maps refs of the bundle to refs here: write {{name: name}}, not {refs!r:.80}")
     own = key if key is None or isinstance(key, Key) else load_key(key)
     store.refresh()
     with BundleFile.open(path) as bundle:

@@ -206,7 +206,13 @@ class Changes(Questions):
             appended, elsewhere = self.append([event]), None
             seen.again(self)
         return replace(
-            receipt, appended=appended, anchors=anchors, hidden=seen.hidden, shown=seen.shown, elsewhere=elsewhere
+            receipt,
+            appended=appended,
+            anchors=anchors,
+            hidden=seen.hidden,
+            shown=seen.shown,
+            elsewhere=elsewhere,
+            known=self._known([event], appended),
         )
 
     def _change(self, events: Sequence[Event], anchors: tuple[str, ...], *, dry_run: bool) -> Change:
@@ -231,7 +237,12 @@ class Changes(Questions):
             born_hidden={one.id: tuple(one.sentences()) for one in born},
             unplaced=tuple(event.id for event in events if event.id in unplaced),
             elsewhere=elsewhere,
+            known=self._known(events, appended),
         )
+
+    def _known(self, events: Iterable[Event], appended: Appended | None) -> bool:
+        """Whether the log had all of them before they were appended, or tried."""
+        return not appended.added if appended is not None else all(event.id in self.log for event in events)
 
     def _refuse_conflicts(self, events: Sequence[Event]) -> None:
         """Raise what `append` would raise for ids that are taken.  Of erased events only what stays is compared."""

@@ -76,6 +76,8 @@ class Change:
     unplaced: tuple[str, ...] = ()
     #: The other leaves; only a dry run looks at them.
     elsewhere: Elsewhere | None = None
+    #: Whether all events of the batch were in the log before.
+    known: bool = False
 
     @property
     def id(self) -> str:
@@ -103,7 +105,7 @@ class Change:
         }
 
     def __str__(self) -> str:
-        parts = [_written(self.events, self.appended), *_effects(self.anchors, self.hidden, self.shown)]
+        parts = [_written(self.events, self.appended, self.known), *_effects(self.anchors, self.hidden, self.shown)]
         parts += (f"{id} is born covered by {_listed(by)}" for id, by in self.born_covered.items())
         parts += (
             f"{id} is born hidden: {_listed(why)}"
@@ -149,6 +151,8 @@ class Erased:
     elsewhere: Elsewhere | None = None
     #: Where the bytes of the content still are.
     remains: str = "in free pages until compact"
+    #: As in `Change`.
+    known: bool = False
 
     @property
     def id(self) -> str:
@@ -191,7 +195,7 @@ class Erased:
             f"{_counted(len(self.messages), 'message', 'messages')} and "
             f"{_counted(len(self.memories), 'memory', 'memories')} named"
         )
-        parts = [_written((self.event,), self.appended), named]
+        parts = [_written((self.event,), self.appended, self.known), named]
         if self.derived:
             parts.append(
                 f"{_counted(len(self.derived), 'memory', 'memories')} derived from them: {_listed(self.derived)}"
@@ -215,11 +219,11 @@ def _bare(event: Event) -> dict[str, Any]:
     return {name: value for name, value in event.to_dict().items() if name not in _CONTENT}
 
 
-def _written(events: Iterable[Event], appended: Appended | None) -> str:
+def _written(events: Iterable[Event], appended: Appended | None, known: bool) -> str:
     named = " and ".join(f"{event.type} {event.id}" for event in events)
-    if appended is None:
-        return f"would write {named}"
-    return f"wrote {named}" if appended.added else f"there already: {named}"
+    if known:
+        return f"there already: {named}"
+    return f"would write {named}" if appended is None else f"wrote {named}"
 
 
 def _effects(anchors: tuple[str, ...], hidden: tuple[str, ...], shown: tuple[str, ...]) -> list[str]:

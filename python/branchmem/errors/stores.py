@@ -52,9 +52,9 @@ class StoreDamaged(StoreError):
 
 
 class StoreLocked(StoreError):
-    """Other processes hold the store; `holders` are their ids, as far as the system tells."""
+    """The store is held; `holders` are the ids of the other processes that do, as far as the system tells."""
 
-    remedy = "another process holds the store: close it there first"
+    remedy = "it is held, in this process or in another: close it there first"
 
     def __init__(self, path: str, why: str = "", holders: Iterable[int] = ()) -> None:
         holders = tuple(holders)

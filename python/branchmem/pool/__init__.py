@@ -83,8 +83,10 @@ class Pool:
         *,
         on_open: Callable[[bm.Store], object] | None = None,
     ) -> None:
-        if max_open < 1:
-            raise ValueError(f"max_open must be at least 1, not {max_open}: a lease needs a store to be open")
+        if not isinstance(max_open, int) or max_open < 1:
+            raise ValueError(
+                f"max_open must be a number of at least 1, not {max_open!r}: a lease needs a store to be open"
+            )
         if max_memory < 0:
             raise ValueError(f"max_memory must be a number of bytes, not {max_memory}")
         self.folder = os.path.abspath(os.fsdecode(folder))
@@ -115,6 +117,8 @@ class Pool:
         Reads one of 256 subfolders at a time.
         """
         self._check()
+        if limit is not None and (not isinstance(limit, int) or limit < 0):
+            raise ValueError(f"limit is a number of owners, 0 or more, or None, not {limit!r:.80}")
         owners = self._owners(place_of(after) if after is not None else ("", ""))
         return islice(owners, limit)
 

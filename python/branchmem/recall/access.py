@@ -37,9 +37,7 @@ def used(store: Store, memories: Iterable[str | Memory], *, at: datetime | None 
     other errors of a store.
     Cost: one commit.
     """
-    if isinstance(memories, (str, bytes, Memory)):
-        raise TypeError(f"a list of memories is needed: write [{memories!r:.80}]")
-    ids = [memory.id if isinstance(memory, Memory) else memory for memory in memories]
+    ids = _ids(memories)
     when = moment(at, "at")
 
     def plan(writer: Writer) -> tuple[tuple[()], int]:
@@ -84,10 +82,10 @@ def newer(reader: Reader, number: int) -> tuple[int, list[tuple[str, int]]]:
     return newest, [(id.decode(), use[1]) for id, use in uses if use is not None]
 
 
-def last_used(store: Store, memories: Iterable[str]) -> dict[str, datetime]:
+def last_used(store: Store, memories: Iterable[str | Memory]) -> dict[str, datetime]:
     """When each of these memories was last used, of one moment; what never was, or is no memory, is left out."""
     engine = store._fresh()
-    ids = [id for id in memories if isinstance(id, str) and engine.is_memory(id)]
+    ids = [id for id in _ids(memories) if isinstance(id, str) and engine.is_memory(id)]
 
     def read(reader: Reader) -> dict[str, datetime]:
         table = reader.table(ACCESS)
@@ -95,6 +93,12 @@ def last_used(store: Store, memories: Iterable[str]) -> dict[str, datetime]:
         return {id: from_microseconds(use[1]) for id, use in uses if use is not None}
 
     return store.snapshot(read, tables=TABLES)
+
+
+def _ids(memories: Iterable[str | Memory]) -> list[str]:
+    if isinstance(memories, (str, bytes, Memory)):
+        raise TypeError(f"a list of memories is needed: write [{memories!r:.80}]")
+    return [memory.id if isinstance(memory, Memory) else memory for memory in memories]
 
 
 def _newest(reader: Reader) -> int:

@@ -260,13 +260,16 @@ def _activated(
 
     Raises: TypeError for skills that are not read yet.
     """
-    from branchmem.skills import Library, visible
+    from branchmem.skills import Library, Skill, visible
 
     if isinstance(skills, (str, os.PathLike)):
         raise TypeError(f"skills are no path: write skills=branchmem.skills.load({str(skills)!r:.80})")
     if skills is None:
         skills = visible(view)
     given = tuple(skills)
+    for skill in given:
+        if not isinstance(skill, Skill):
+            raise TypeError(f"skills are read already, by branchmem.skills.load: {skill!r:.80} is none")
     shown = set(view.filter(skill.memory for skill in given if skill.memory is not None))
     logged = store._fresh().is_memory
     library = Library(

@@ -225,7 +225,10 @@ def _checked_vector(embedder: Embedder, vector: object, dim: int) -> NDArray[np.
 
     try:
         with np.errstate(over="ignore"):
-            asked = np.asarray(vector, np.float32)
+            given = np.asarray(vector)
+            if given.dtype.kind in "cSUmM":  # some of which would be made numbers, without a word
+                raise TypeError(given.dtype)
+            asked = given.astype(np.float32)
     except (TypeError, ValueError, OverflowError):
         raise InvalidSearch("vector", vector, "a vector is a flat array of numbers") from None
     if asked.ndim != 1 or not np.isfinite(asked).all():

@@ -29,7 +29,7 @@ from branchmem.reference.erasures import as_kept, erased_ids
 from branchmem.reference.facts import ReferenceLog, ReferenceTree
 from branchmem.reference.links import Links
 from branchmem.reference.retractions import Retractions
-from branchmem.reference.view import ReferenceView
+from branchmem.reference.view import ReferenceView, listed
 from branchmem.verdict import STRICT, Appended, Policy, Reason
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ class Reference:
         """One bitmap an anchor, (n, ceil(memories / 8)), little-endian bits."""
         import numpy as np
 
-        views = [self.at(anchor, policy=policy) for anchor in anchors]
+        views = [self.at(anchor, policy=policy) for anchor in listed(anchors)]
         rows = [view.bitmap() for view in views]
         return np.frombuffer(b"".join(rows), np.uint8).reshape(len(rows), (len(self._memories) + 7) // 8)
 
@@ -388,6 +388,7 @@ def _anchors(anchor: Anchor) -> tuple[str, ...]:
 
 
 def _named(given: Ids, ids: Sequence[str], wanted: str) -> list[str]:
+    given = listed(given)
     for item in given:
         if not isinstance(item, str) and not 0 <= item < len(ids):
             raise UnknownEvent(str(item), f"{wanted} with ordinal")

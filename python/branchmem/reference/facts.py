@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from branchmem.errors import UnknownEvent
-from branchmem.events import Event, Legacy, Memory, Message
+from branchmem.events import TYPES, Event, Legacy, Memory, Message
 
 if TYPE_CHECKING:
     from branchmem.reference import Reference
@@ -42,7 +42,10 @@ class ReferenceLog:
 
     def events(self, start: int = 0, stop: int | None = None, type: str | None = None) -> Iterator[Event]:
         """The events at positions `start` to `stop`, of one type or of all."""
-        return (event for event in list(self._events.values())[start:stop] if type in (None, event.type))
+        if type not in (None, *TYPES):
+            raise ValueError(f"type must be one of {', '.join(TYPES)}, or None for all, not {type!r:.80}")
+        end = len(self._events) if stop is None else max(stop, 0)
+        return (event for event in list(self._events.values())[max(start, 0) : end] if type in (None, event.type))
 
 
 class ReferenceTree:

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from branchmem.errors import BadAnchor, MemoryHidden
 from branchmem.events import Memory
@@ -20,9 +20,18 @@ if TYPE_CHECKING:
 
     from branchmem.reference import Reference, Stand
 
+_T = TypeVar("_T")
+
 NEVER: Final[Mapping[str, datetime]] = MappingProxyType({})
 
 _LOGGER = logging.getLogger("branchmem")
+
+
+def listed(values: Iterable[_T]) -> list[_T]:
+    """What is to be answered one by one; a string is none of that."""
+    if isinstance(values, (str, bytes)):
+        raise TypeError(f"a list of ids is needed: write [{values!r:.80}]")
+    return list(values)
 
 
 class ReferenceView:
@@ -91,12 +100,14 @@ class ReferenceView:
 
     def current(self, key: str) -> Memory | list[Memory] | None:
         """The visible memory with this key; several as a list in path order; None where there is none."""
+        if not isinstance(key, str):
+            raise TypeError(f"a key is a text, not {key!r:.80}")
         found = self.memories(key=key)
         return found if len(found) > 1 else found[0] if found else None
 
     def filter(self, ids: Iterable[str]) -> list[str]:
         """Those of `ids` that are visible, in their order."""
-        given = list(ids)
+        given = listed(ids)
         found = [id for id in given if id in self._shown]
         self._count_bulk((self._reasons_now(id) for id in found), len(given) - len(found))
         return found

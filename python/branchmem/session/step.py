@@ -151,6 +151,8 @@ class Step:
     @property
     def base(self) -> str:
         """The message that the step continues: the head when it was entered, unless its kind says something between."""
+        if self._state == "new":
+            raise NoStep("step.base")
         return str(self._part.message.parent)
 
     @property
@@ -161,7 +163,7 @@ class Step:
     @property
     def memories(self) -> tuple[Memory, ...]:
         """What the step remembers, in the order in which it came."""
-        return tuple(self._part.memories.values())
+        return () if self._state == "new" else tuple(self._part.memories.values())
 
     @property
     def is_open(self) -> bool:

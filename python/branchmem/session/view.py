@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from branchmem.errors import MemoryHidden, UnknownEvent
 from branchmem.events import Memory
+from branchmem.questions import listed
 from branchmem.verdict import STRICT, Policy, Reason, Verdict
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class StepView:
 
     def filter(self, ids: Iterable[str]) -> list[str]:
         """Those of `ids` that are visible, in their order."""
-        given = list(ids)
+        given = listed(ids)
         shown = {*self._own, *self._base.filter(given)} - self._replaced
         return [id for id in given if id in shown]
 
@@ -109,8 +110,8 @@ class StepView:
 
         Cost: as that of a view; each own memory is put in its place by looking up where some others stand.
         """
-        if limit is not None and limit < 0:
-            raise ValueError(f"limit is a number of memories, 0 or more, or None, not {limit}")
+        if limit is not None and (not isinstance(limit, int) or limit < 0):
+            raise ValueError(f"limit is a number of memories, 0 or more, or None, not {limit!r:.80}")
         more = None if limit is None else limit + len(self._replaced)
         found = [one for one in self._base.memories(kind=kind, key=key, limit=more) if one.id not in self._replaced]
         for id in self._own:
@@ -122,6 +123,8 @@ class StepView:
 
     def current(self, key: str) -> Memory | list[Memory] | None:
         """The visible memory about a key; a list, in path order, where several rival; None where there is none."""
+        if not isinstance(key, str):
+            raise TypeError(f"a key is a text, not {key!r:.80}")
         found = self.memories(key=key)
         return found if len(found) > 1 else found[0] if found else None
 

@@ -19,12 +19,13 @@ from rich.text import Text
 
 from branchmem.terminal.lines import ACTED_UPON
 
+_WIDEST: Final = 10_000
 _UNESCAPED: Final = re.compile(f"[{ACTED_UPON}]")
 
 
 def width() -> int:
-    """Cells of a line of the terminal; 80 where there is none."""
-    return Console().width
+    """Cells of a line of the terminal, 10,000 at most; 80 where there is none."""
+    return min(Console().width, _WIDEST)
 
 
 def say(*lines: str | Text) -> None:

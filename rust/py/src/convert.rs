@@ -8,7 +8,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyByteArray, PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyByteArray, PyDict, PyInt, PyList, PyString, PyTuple};
 use std::sync::atomic::AtomicU32;
 
 pyo3::import_exception!(branchmem.errors, AmbiguousAnchor);
@@ -114,6 +114,16 @@ pub fn strings(ids: &Bound<'_, PyAny>) -> PyResult<Vec<Option<PyBackedStr>>> {
     }
     let ids = ids.try_iter().map_err(|_| refuse())?;
     ids.map(|id| Ok(backed(id?.cast_into::<PyString>().map_err(|_| refuse())?))).collect()
+}
+
+/// A number of memories that is as good as any larger one where it does not fit.
+pub fn limit(given: &Bound<'_, PyAny>) -> PyResult<usize> {
+    let refuse = || PyValueError::new_err("limit is a number of memories, 0 or more, or None");
+    match given.extract() {
+        Ok(limit) => Ok(limit),
+        Err(_) if given.is_instance_of::<PyInt>() && given.gt(0)? => Ok(usize::MAX),
+        Err(_) => Err(refuse()),
+    }
 }
 
 /// Texts copied out of the engine, to become Python strings without its lock.

@@ -42,6 +42,13 @@ struct Told {
 }
 
 impl View {
+    /// Let the owner take in what others wrote: what is told from here on is of the log as it is now.
+    pub(crate) fn look(&self, py: Python<'_>) -> PyResult<()> {
+        self.shared.check()?;
+        self.owner().bind(py).call_method0(pyo3::intern!(py, "_look"))?;
+        Ok(())
+    }
+
     pub(crate) fn explained<'py>(
         &self,
         py: Python<'py>,

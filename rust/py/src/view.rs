@@ -5,7 +5,6 @@ use crate::shared::Shared;
 use crate::vectors::Vectors;
 use branchmem_core::reason::{Admitted, SUPERSEDED, UNKNOWN_MEMORY};
 use branchmem_core::{Ambiguous, Answer, Engine, Mem, Stand, Visible};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
 use pyo3::sync::PyOnceLock;
@@ -16,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 #[pyclass(frozen, module = "branchmem", weakref)]
 pub struct View {
     pub(crate) shared: Arc<Shared>,
-    /// Whose `_memory`, `_memories` and `_warn` read content and report problems.
+    /// Whose `_memory`, `_memories`, `_warn` and `_look` read content, report problems and take in what others wrote.
     owner: Py<PyAny>,
     /// One id, or a tuple of ids.
     pub(crate) anchors: Py<PyAny>,
@@ -295,8 +294,7 @@ impl View {
     ) -> PyResult<Bound<'py, PyAny>> {
         let (py, view) = (slf.py(), slf.get());
         view.shared.check()?;
-        let refuse = |_| PyValueError::new_err("limit is a number of memories, 0 or more, or None");
-        let limit = limit.map_or(Ok(usize::MAX), |limit| limit.extract()).map_err(refuse)?;
+        let limit = limit.map_or(Ok(usize::MAX), |limit| convert::limit(&limit))?;
         let names = py.detach(|| view.ordered(kind.as_ref(), key.as_ref(), limit));
         view.owner.bind(py).call_method1(pyo3::intern!(py, "_memories"), (names.list(py)?, slf))
     }
@@ -366,6 +364,7 @@ impl View {
     }
 
     fn explain<'py>(&self, py: Python<'py>, id: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+        self.look(py)?;
         self.explained(py, id, self.count)
     }
 
@@ -375,7 +374,7 @@ impl View {
     }
 
     fn reasons<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.shared.check()?;
+        self.look(py)?;
         let anchors = self.anchors.bind(py);
         let ids = convert::anchor_texts(anchors)?;
         let reasons = py.detach(|| {
