@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 import branchmem as bm
+import numpy as np
 import pytest
 from branchmem import STRICT, Memory, Message, Policy
 from branchmem.events import Retraction
@@ -115,6 +116,7 @@ def test_a_step_sees_the_head_and_its_own(session: Session) -> None:
         for unfit in (None, 5, b"food"):
             with pytest.raises(TypeError, match="key"):
                 view.current(unfit)  # type: ignore[arg-type]
+        assert view.memories(limit=np.int64(1)) == view.memories(limit=1)  # type: ignore[arg-type]
         for limit in (-1, "1", 0.5):
             with pytest.raises(ValueError, match="limit is a number of memories"):
                 view.memories(limit=limit)  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Final, SupportsIndex
 
 import branchmem as bm
 from branchmem.errors import StoreClosed, StoreError, StoreForked, StoreFull, StoreLocked, StoreMissing
@@ -83,7 +83,7 @@ class Pool:
         *,
         on_open: Callable[[bm.Store], object] | None = None,
     ) -> None:
-        if not isinstance(max_open, int) or max_open < 1:
+        if not isinstance(max_open, SupportsIndex) or max_open < 1:
             raise ValueError(
                 f"max_open must be a number of at least 1, not {max_open!r}: a lease needs a store to be open"
             )
@@ -117,7 +117,7 @@ class Pool:
         Reads one of 256 subfolders at a time.
         """
         self._check()
-        if limit is not None and (not isinstance(limit, int) or limit < 0):
+        if limit is not None and (not isinstance(limit, SupportsIndex) or limit < 0):
             raise ValueError(f"limit is a number of owners, 0 or more, or None, not {limit!r:.80}")
         owners = self._owners(place_of(after) if after is not None else ("", ""))
         return islice(owners, limit)

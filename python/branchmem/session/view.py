@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 from branchmem.errors import MemoryHidden, UnknownEvent
 from branchmem.events import Memory
@@ -110,7 +110,7 @@ class StepView:
 
         Cost: as that of a view; each own memory is put in its place by looking up where some others stand.
         """
-        if limit is not None and (not isinstance(limit, int) or limit < 0):
+        if limit is not None and (not isinstance(limit, SupportsIndex) or limit < 0):
             raise ValueError(f"limit is a number of memories, 0 or more, or None, not {limit!r:.80}")
         more = None if limit is None else limit + len(self._replaced)
         found = [one for one in self._base.memories(kind=kind, key=key, limit=more) if one.id not in self._replaced]
