@@ -145,6 +145,15 @@ def test_a_bundle_that_was_only_previewed_or_failed_does_not_count(pair: list[bm
     assert bob.import_bundle(older).imported == 1
 
 
+def test_refs_are_mapped_by_name(pair: list[bm.Store], tmp_path: Path) -> None:
+    alice, bob = pair
+    alice.export_bundle(tmp_path / "bundle", key=ALICE)
+    for unfit in ("main", ["main"]):
+        with pytest.raises(TypeError, match="refs maps refs of the bundle to refs here"):
+            bob.import_bundle(tmp_path / "bundle", refs=unfit)  # type: ignore[arg-type]
+    assert bob.seq == 0
+
+
 def test_an_expired_bundle_and_one_for_somebody_else_are_refused(pair: list[bm.Store], tmp_path: Path) -> None:
     alice, bob = pair
     end = datetime(2030, 1, 1, tzinfo=UTC)

@@ -131,6 +131,15 @@ def test_verbs_print_ids_and_counts_in_80_columns_and_never_a_text(talked: Run, 
     assert [line for line in ran.out.splitlines() if cell_len(line) > 80] == []
 
 
+def test_what_is_there_already_is_said_of_a_dry_run_too(talked: Run) -> None:
+    again = ("retract", "home", "--at", "u1", "--scope", "tree", "--id", "again")
+    talked(*again)
+
+    for words in (again, (*again, "--dry-run")):
+        assert talked(*words).out.startswith("there already: retraction again at u1")
+        assert talked(*words, "--json").json["known"]
+
+
 def test_what_a_verb_prints(talked: Run) -> None:
     assert talked("retract", "home", "--at", "u1", "--scope", "tree", "--id", "r", "--dry-run").out == (
         "would write retraction r at u1, scope tree\n"

@@ -290,8 +290,10 @@ def test_a_pool_without_room_is_refused(folder: Path, wrong: dict[str, Any]) -> 
 
 @pytest.mark.parametrize("limit", [-1, "1", 0.5])
 def test_a_limit_of_owners_is_a_number_of_them(folder: Path, limit: Any) -> None:
-    with bm.Pool(folder) as pool, pytest.raises(ValueError, match="limit is a number of owners"):
-        pool.owners(limit=limit)
+    with bm.Pool(folder) as pool:
+        assert list(pool.owners(limit=2**70)) == []
+        with pytest.raises(ValueError, match="limit is a number of owners"):
+            pool.owners(limit=limit)
 
 
 @pytest.mark.parametrize("name", ["file", "file/pool", "no folder/pool"])

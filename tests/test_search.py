@@ -228,7 +228,8 @@ def test_nearest_gives_each_memory_by_itself(embedded: bm.Store) -> None:
 def test_a_vector_that_is_none_is_refused(embedded: bm.Store) -> None:
     view = embedded.at("u1")
 
-    for vector in ("tea", np.zeros((2, 64), np.float32), [math.nan] * 64, [["a"]], None):
+    odd = (np.ones(64, complex), ["1"] * 64, np.array(["1"] * 64, object), np.array([None] * 64))
+    for vector in ("tea", np.zeros((2, 64), np.float32), [math.nan] * 64, [["a"]], None, *odd):
         with pytest.raises(InvalidSearch, match="flat array"):
             view.nearest(vector)  # type: ignore[arg-type]
     with pytest.raises(DimensionMismatch):

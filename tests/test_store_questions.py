@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -114,9 +115,37 @@ def test_what_a_held_view_explains_is_the_log_as_others_made_it(path: Path) -> N
         assert (views["seeing"].explain("home").seq, views["still"].explain("home").seq) == (store.seq, len(CHAT))
         assert views["seeing"].ids() == ["home"]
 
-        other.retract(keys=["k"], at="u1", scope="everywhere")
-        known = store.at("u1")
-    assert (known.explain("home").reasons, known.reasons().tolist()) == (bm.Reason.ERASED, [bm.Reason.ERASED])
+        other.append([bm.Memory("new", "", sources=["u1"])])
+        with pytest.raises(bm.MemoryHidden, match="new is hidden here: it became visible after seq"):
+            views["seeing"]["new"]
+        assert (views["seeing"].reasons().size, views["seeing"].mask().size) == (2, 1)
+
+        other.retract(["home"], at="u1", scope="everywhere")
+        known = views["seeing"]
+    assert (known.explain("home").reasons, known.reasons().tolist()) == (bm.Reason.ERASED, [bm.Reason.ERASED, 0])
+
+
+def test_a_view_that_is_asked_inside_a_snapshot_waits_for_nobody(path: Path) -> None:
+    with bm.open(path) as store, bm.open(path) as other:
+        store.append(CHAT)
+        view = store.at("u1")
+        held, done = threading.Event(), threading.Event()
+
+        def folding() -> None:
+            with store._folding:
+                held.set()
+                done.wait(60)
+
+        writer = threading.Thread(target=folding)
+        writer.start()
+        held.wait(60)
+        other.erase(["home"])
+        seen = store.snapshot(lambda reader: (view.explain("home").visible, view.reasons().tolist()), tables=())
+        done.set()
+        writer.join()
+
+        assert seen == (True, [0])
+        assert not view.explain("home").visible
 
 
 def test_an_engine_without_a_file_says_that_it_cannot_search() -> None:

@@ -39,6 +39,13 @@ def test_a_text_is_no_list_of_ids(engine: Any, one: str) -> None:
             engine.visible(*pair)
 
 
+@pytest.mark.parametrize("unfit", [bytearray(b"m"), ["m", 7], [None]])
+def test_what_is_no_id_is_not_filtered(engine: Any, unfit: Any) -> None:
+    engine.add([*CHAT, fact("m", "u1")])
+    with pytest.raises(TypeError, match="a list of ids is needed"):
+        engine.at("u1").filter(unfit)
+
+
 def test_a_view_whose_anchor_arrives_later_stays_empty(engine: Any) -> None:
     engine.add([*CHAT, fact("m", "u1")])
     view = engine.at("later")

@@ -106,7 +106,7 @@ class View:
     def reasons(self) -> NDArray[np.uint16]:
         """The reasons of every memory of the log as it is now, under the view's policy, as bits: (memories,).
 
-        Not counted.
+        Not counted.  Longer than `mask()` where memories came since the view was made.
         """
     def bitmap(self) -> bytes:
         """One bit a memory, little-endian, ceil(memories / 8) bytes."""

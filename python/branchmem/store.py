@@ -311,7 +311,8 @@ class Store(Searches):
 
     def _look(self) -> None:
         with suppress(StoreClosed):  # views that are held answer from what was known then
-            self._fresh()
+            if not self._log.is_at_work:  # who is inside a snapshot may hold up whom a refresh would wait for
+                self._fresh()
 
     def _take_in(self, reader: Reader) -> None:
         """Fold what this engine has not seen, all of it at once: a batch is seen whole or not.  Repeatable."""
@@ -349,6 +350,7 @@ class Store(Searches):
 
     def _memory(self, view: _core.View, id: str, visible: bool) -> Memory:
         if not visible:
+            self._look()
             raise MemoryHidden(id, why_hidden(lambda: view._explain(id), view.seq))
         return self._memories([id], view)[0]
 

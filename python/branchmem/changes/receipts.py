@@ -94,6 +94,7 @@ class Change:
         return {
             "dry_run": self.dry_run,
             "added": 0 if self.appended is None else self.appended.added,
+            "known": self.known,
             "events": [_bare(event) for event in self.events],
             "anchors": list(self.anchors),
             "hidden": list(self.hidden),
@@ -174,6 +175,7 @@ class Erased:
         return {
             "dry_run": self.dry_run,
             "added": 0 if self.appended is None else self.appended.added,
+            "known": self.known,
             "events": [_bare(self.event)],
             "messages": list(self.messages),
             "memories": list(self.memories),

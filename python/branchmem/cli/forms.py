@@ -187,6 +187,7 @@ def conflict_form(conflict: Conflict) -> dict[str, Any]:
 
 def hidden(view: bm.View) -> dict[str, int]:
     """How many memories the view hides, by the name of the first reason not let through."""
-    refused = [bits & ~view.policy.admit for bits in view.reasons()[~view.mask()].tolist()]
+    mask = view.mask()
+    refused = [bits & ~view.policy.admit for bits in view.reasons()[: len(mask)][~mask].tolist()]
     counts = Counter(bm.Reason(bits).primary for bits in refused)
     return {str(reason.name): counts[reason] for reason in bm.Reason if counts[reason]}

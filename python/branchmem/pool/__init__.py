@@ -15,6 +15,7 @@ import logging
 import os
 import re
 import resource
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -120,7 +121,7 @@ class Pool:
         if limit is not None and (not isinstance(limit, SupportsIndex) or limit < 0):
             raise ValueError(f"limit is a number of owners, 0 or more, or None, not {limit!r:.80}")
         owners = self._owners(place_of(after) if after is not None else ("", ""))
-        return islice(owners, limit)
+        return islice(owners, None if limit is None else min(limit, sys.maxsize))
 
     def delete(self, owner: str) -> bool:
         """Delete the store of an owner for good, with all that lies beside it; False where there was none.

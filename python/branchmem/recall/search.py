@@ -7,6 +7,7 @@ the step's own memories, which the log does not have yet.  How texts are ranked 
 
 from __future__ import annotations
 
+import numbers
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -226,7 +227,8 @@ def _checked_vector(embedder: Embedder, vector: object, dim: int) -> NDArray[np.
     try:
         with np.errstate(over="ignore"):
             given = np.asarray(vector)
-            if given.dtype.kind in "cSUmM":  # some of which would be made numbers, without a word
+            kind = given.dtype.kind  # texts, times and complex numbers would be made numbers without a word
+            if kind in "cSUmM" or (kind == "O" and not all(isinstance(one, numbers.Real) for one in given.flat)):
                 raise TypeError(given.dtype)
             asked = given.astype(np.float32)
     except (TypeError, ValueError, OverflowError):

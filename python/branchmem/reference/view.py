@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, SupportsIndex, TypeVar
 
 from branchmem.errors import BadAnchor, MemoryHidden
 from branchmem.events import Memory
@@ -90,7 +90,7 @@ class ReferenceView:
         attached sources have one; a memory without any comes first, with depth -1.
         Raises: MemoryHidden, where one of them was erased meanwhile.
         """
-        if limit is not None and limit < 0:
+        if limit is not None and (not isinstance(limit, SupportsIndex) or limit < 0):
             raise ValueError("limit is a number of memories, 0 or more, or None")
         shown = [self._reference._memories[id] for id in self._shown]
         asked = [memory for memory in shown if kind in (None, memory.kind) and key in (None, memory.key)]
@@ -108,6 +108,8 @@ class ReferenceView:
     def filter(self, ids: Iterable[str]) -> list[str]:
         """Those of `ids` that are visible, in their order."""
         given = listed(ids)
+        if not all(isinstance(id, str) for id in given):
+            raise TypeError("a list of ids is needed")
         found = [id for id in given if id in self._shown]
         self._count_bulk((self._reasons_now(id) for id in found), len(given) - len(found))
         return found

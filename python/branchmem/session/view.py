@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
+from typing import TYPE_CHECKING, Any, Literal
 
 from branchmem.errors import MemoryHidden, UnknownEvent
 from branchmem.events import Memory
-from branchmem.questions import listed
+from branchmem.questions import at_most, listed
 from branchmem.verdict import STRICT, Policy, Reason, Verdict
 
 if TYPE_CHECKING:
@@ -110,8 +110,7 @@ class StepView:
 
         Cost: as that of a view; each own memory is put in its place by looking up where some others stand.
         """
-        if limit is not None and (not isinstance(limit, SupportsIndex) or limit < 0):
-            raise ValueError(f"limit is a number of memories, 0 or more, or None, not {limit!r:.80}")
+        limit = at_most(limit)
         more = None if limit is None else limit + len(self._replaced)
         found = [one for one in self._base.memories(kind=kind, key=key, limit=more) if one.id not in self._replaced]
         for id in self._own:

@@ -13,7 +13,7 @@ from branchmem.terminal.lines import moved_rows, plain, rows, short, some
 def change_lines(receipt: bm.Change | bm.Erased, *, width: int) -> Iterator[Text]:
     """What a verb wrote or would write, and row by row what that changes; ids and counts, no content."""
     form = receipt.to_dict()
-    verb = "would write" if form["dry_run"] else "wrote" if form["added"] else "there already:"
+    verb = "there already:" if form["known"] else "would write" if form["dry_run"] else "wrote"
     for event in form["events"]:
         place = f" at {short(event['at'])}, scope {event['scope']}" if "at" in event else ""
         yield Text.assemble(f"{verb} {event['type']} ", (short(event["id"]), "cyan"), place)
