@@ -6,9 +6,7 @@ what is visible: each question is one call of the compiled engine.
 
 from __future__ import annotations
 
-import operator
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -271,19 +269,6 @@ def listed(values: Iterable[_T]) -> list[_T]:
     if isinstance(values, (str, bytes)):
         raise TypeError(f"a list of ids is needed: write [{values!r:.80}]")
     return list(values)
-
-
-def at_most(limit: int | None) -> int | None:
-    """A limit of memories as Python's own number, sys.maxsize at most; None for none.  Raises: ValueError."""
-    if limit is None:
-        return None
-    try:
-        number = operator.index(limit)
-    except TypeError:
-        number = -1
-    if number < 0:
-        raise ValueError(f"limit is a number of memories, 0 or more, or None, not {limit!r:.80}")
-    return min(number, sys.maxsize)
 
 
 def _known(ids: list[str], find: Callable[[list[str]], NDArray[np.uint32]], wanted: str) -> NDArray[np.uint32]:

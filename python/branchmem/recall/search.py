@@ -230,7 +230,7 @@ def _checked_vector(embedder: Embedder, vector: object, dim: int) -> NDArray[np.
             kind = given.dtype.kind  # texts, times and complex numbers would be made numbers without a word
             if kind in "cSUmM" or (kind == "O" and not all(isinstance(one, numbers.Real) for one in given.flat)):
                 raise TypeError(given.dtype)
-            asked = given.astype(np.float32)
+            asked = given.astype(np.float32, copy=False)
     except (TypeError, ValueError, OverflowError):
         raise InvalidSearch("vector", vector, "a vector is a flat array of numbers") from None
     if asked.ndim != 1 or not np.isfinite(asked).all():

@@ -6,6 +6,8 @@ step's later memories are not in it.  No bitmaps: what is not in the log has no 
 
 from __future__ import annotations
 
+import operator
+import sys
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from branchmem.errors import MemoryHidden, UnknownEvent
 from branchmem.events import Memory
-from branchmem.questions import at_most, listed
+from branchmem.questions import listed
 from branchmem.verdict import STRICT, Policy, Reason, Verdict
 
 if TYPE_CHECKING:
@@ -110,7 +112,7 @@ class StepView:
 
         Cost: as that of a view; each own memory is put in its place by looking up where some others stand.
         """
-        limit = at_most(limit)
+        limit = _at_most(limit)
         more = None if limit is None else limit + len(self._replaced)
         found = [one for one in self._base.memories(kind=kind, key=key, limit=more) if one.id not in self._replaced]
         for id in self._own:
@@ -257,3 +259,16 @@ class StepView:
         except UnknownEvent:
             return -1
         return -1 if depth is None else depth + is_own
+
+
+def _at_most(limit: int | None) -> int | None:
+    """A limit of memories as Python's own number, sys.maxsize at most; None for none.  Raises: ValueError."""
+    if limit is None:
+        return None
+    try:
+        number = operator.index(limit)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise ValueError(f"limit is a number of memories, 0 or more, or None, not {limit!r:.80}")
+    return min(number, sys.maxsize)
